@@ -1,5 +1,5 @@
-/* The calls of cmn.h that Darknet's table of commands makes: what -cmn adds to its help, and to
- * what it says of a mistyped word. */
+/* The calls of cmn.h from Darknet's table of commands: what -cmn adds to its help, and to its
+ * message about a mistyped word. */
 #include "cmn.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ const char *cmn_did_you_mean(char *const *commands, const char *driver, const ch
             continue;
         }
         from += driver ? length + 1 : 0;
-        if (*from >= 'a' && *from <= 'z') { /* and no option, nor the name of an argument */
+        if (*from >= 'a' && *from <= 'z') { /* skips options and names of arguments */
             snprintf(words[n], LENGTH, "%.*s", (int)strcspn(from, " "), from);
             at[n] = words[n];
             n++;
@@ -37,7 +37,7 @@ const char *cmn_did_you_mean(char *const *commands, const char *driver, const ch
 
 /* ---- help ---- */
 
-/* Group by group, in lines of at most 100 columns. */
+/* Prints all keys by group, in lines of at most 100 columns. */
 static void print_keys(void)
 {
     enum { LEFT = 22, RIGHT = 100 };
@@ -81,7 +81,7 @@ void cmn_print_help(const char *driver, const char *verb)
     const struct cmn_command *c = cmn_command_find(verb[0] ? 3 : driver[0] ? 2 : 1, words);
 
     if (cmn_job.command) {
-        return; /* -cmn was given, and the keys have been shown */
+        return; /* -cmn was given, so help() has printed the keys */
     }
     if (!verb[0]) {
         printf("\nWith -cmn many processes do what one of these commands says: `darknet cmn list` "

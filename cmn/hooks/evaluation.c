@@ -1,4 +1,4 @@
-/* The calls of cmn.h that Darknet's evaluators make. */
+/* The calls of cmn.h from Darknet's evaluators. */
 #include "cmn.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@
 #include "trainer/feed.h"
 #include "trainer/trainer.h"
 
-/* The ranks of this job; one without -cmn, and no MPI then. */
+/* Returns the topology of this job; without -cmn a topology of one rank that has no MPI. */
 static const struct cmn_topology *ranks(void)
 {
     static const struct cmn_topology alone = {.size = 1};
@@ -49,7 +49,8 @@ static void check_plan(const struct cmn_precision_plan *plan)
     }
 }
 
-/* Rank 0 opens it before the long part. Only what this command has written before is replaced. */
+/* Opens the file of -json on rank 0, before the long evaluation, so that a bad name ends the job
+ * early. It only replaces a file that this command has written before. */
 static FILE *open_json(const char *json)
 {
     char found[sizeof CMN_MAP_TABLE_HEAD] = "";
@@ -67,7 +68,7 @@ static FILE *open_json(const char *json)
                   "another name",
                   json);
     }
-    if (ftruncate(fd, 0) && errno != EINVAL) { /* a device or a pipe takes it as it is */
+    if (ftruncate(fd, 0) && errno != EINVAL) { /* not of a device or pipe */
         cmn_fatal("-json %s: %s", json, strerror(errno));
     }
     return fdopen(fd, "w");
@@ -92,12 +93,13 @@ void cmn_evaluate_detector(struct network *net, const char *list, const char *na
 {
     struct cmn_box_set set;
     struct cmn_box_score score;
-    /* 0.55 was read as a float, and thresholds are compared with 0.55. */
+    /* A value like 0.55 was parsed as a float; rounded to 6 digits it equals the double 0.55 that
+     * thresholds are compared with. */
     struct cmn_precision_plan plan = {round((double)iou * 1e6) / 1e6, thresh, points};
     FILE *out;
 
     check_plan(&plan);
-    if (ranks()->rank == 0 && !cmn_tree_has_weights(net)) { /* which loads them for all */
+    if (ranks()->rank == 0 && !cmn_tree_has_weights(net)) { /* it loads them for all */
         cmn_fatal(
             "detector map needs a file with the weights of all layers of this cfg, and no more: "
             "darknet detector map DATA CFG WEIGHTS");
@@ -137,7 +139,8 @@ int cmn_validate_classifier(struct network *net, char **paths, int n, char **lab
         cmn_fatal("the .data file has classes=%d, and the network has %d outputs", classes,
                   net->outputs);
     }
-    /* Darknet sets the batch to 1 before it validates; the layers still have room for more. */
+    /* Darknet sets the batch to 1 before it validates, but the layers still have room for more
+     * images. */
     cmn_net_set_batch(cmn_net_of(net), t->feed.share.local);
     cmn_evaluate(cmn_net_of(net), &set, t->feed.share.local, &cmn_job.topology, &score);
     printf("%ld: top 1: %f, top %d: %f\n", score.images, (double)score.top1 / (double)score.images,
@@ -160,7 +163,7 @@ int cmn_validate_classifier_crop(struct network *net, char **paths, int n, char 
         return 0;
     }
     cmn_status_compute("evaluation");
-    /* Darknet prints the mean over parts of about 1000 images, which are not all of one size. */
+    /* Darknet prints the mean over parts of about 1000 images, whose sizes differ. */
     for (int i = 0; i < parts; i++) {
         int first = (int)((long)i * n / parts);
         double begin = cmn_clock();
@@ -178,7 +181,8 @@ int cmn_validate_classifier_crop(struct network *net, char **paths, int n, char 
 
 /* ---- before AlexeyAB's evaluators ---- */
 
-/* AlexeyAB's Darknet has names of its own for some results, and reads as many scores. */
+/* AlexeyAB's Darknet writes some result formats with a fixed list of class names, and reads that
+ * many scores. */
 static void check_results(int classes)
 {
     static const struct {
@@ -197,7 +201,8 @@ static void check_results(int classes)
     }
 }
 
-/* In Darknet's own loops over images recurrent layers carry their state from one to the next. */
+/* In Darknet's own loops over images, recurrent layers carry their state from one image to the
+ * next. */
 void cmn_require_divisible(const struct network *net)
 {
     const struct cmn_command *c = cmn_job.command;
@@ -256,7 +261,8 @@ void cmn_before_map(struct network *net, const char *data, const char *list, int
 
 /* ---- boxes of all ranks ---- */
 
-/* A found box as floats: the number of its image, the box, a score for each class. */
+/* A detection as floats: number of its image, box, score of each class. SCORES_AT: floats before
+ * the scores. */
 enum { SCORES_AT = 5 };
 
 static int has_score(const detection *d, int classes)
@@ -269,8 +275,8 @@ static int has_score(const detection *d, int classes)
     return i < classes;
 }
 
-/* Those of this rank's images, which are freed. Returns the number of floats; the caller frees
- * *boxes. */
+/* Packs the detections of this rank's images into *boxes and frees them. Returns the number of
+ * floats; the caller frees *boxes. */
 static int pack_boxes(struct detection **found, const int *n, int images, int classes,
                       float **boxes)
 {
@@ -358,7 +364,8 @@ void cmn_share_boxes(struct network *net, struct detection **found, int *n, int 
 
 /* ---- results in the order of the list ---- */
 
-/* Never closed: Darknet closes the files when it likes. */
+/* Returns the ordered output of this job. It is never closed, because Darknet closes its files at
+ * any time. */
 static struct cmn_ordered_output *output(void)
 {
     static struct cmn_ordered_output *opened;

@@ -1,4 +1,4 @@
-/* Start and end of the job, as cmn.h and the program's exit bring them. */
+/* Start and end of the job: the calls of cmn.h for them, and the program's exit. */
 #include "cmn.h"
 
 #include <errno.h>
@@ -33,17 +33,18 @@
 
 struct cmn_session cmn_job;
 static atomic_int mpi_is_up;
-static int mpi_is_ours; /* and not started by the program that uses this library */
-static int is_darknet;  /* and no program of a user's own */
+static int mpi_is_ours; /* this library has started MPI, not the program that uses it */
+static int is_darknet;  /* this is `darknet`, not your own program */
 
 /* ---- the end ---- */
 
-/* Seconds that a rank waits for its end when another one has printed a fatal message; that the
- * MPI_Abort, and all of the end, may take. */
+/* AWAIT_THE_END: seconds that a rank waits to be ended after another rank has printed a fatal
+ * message. ABORT_AT_MOST, END_AT_MOST: limits in seconds of MPI_Abort and of end_job(). */
 enum { AWAIT_THE_END = 5, ABORT_AT_MOST = 5, END_AT_MOST = 60 };
 
-/* sleep() returns when a signal comes, as that of the launcher which another rank has asked to end
- * all: two ranks that end the job at once leave Open MPI 5's mpiexec with status 0. */
+/* Sleeps for the full time, although signals interrupt sleep(). One comes from the launcher when
+ * another rank has asked it to end the job; if two ranks then ended the job at the same time,
+ * mpiexec of Open MPI 5 would return status 0. */
 static void sleep_all(unsigned seconds)
 {
     while (seconds) {
@@ -51,10 +52,11 @@ static void sleep_all(unsigned seconds)
     }
 }
 
-/* Ends a job before its time. `kind` is that of the event for cmn-run: "error" means status 1, all
- * others 75. A loader thread may come here while the main thread is inside MPI, and calls MPI_Abort
- * all the same, as there is no other way to reach the other ranks. If it hangs, the alarm ends this
- * process, and mpiexec the others. */
+/* Ends the job after an error. `kind` names the event for cmn-run: the status is 1 for "error" and
+ * 75 for all others. `meanwhile` (or NULL) runs once the message is printed. A loader thread may
+ * call this while the main thread is inside MPI. It calls MPI_Abort all the same, because there is
+ * no other way to reach the other ranks; if MPI_Abort hangs, the alarm ends this process, and
+ * mpiexec then ends the others. */
 static void end_job(const char *message, const char *kind, int node, void (*meanwhile)(void))
 {
     static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
@@ -64,7 +66,7 @@ static void end_job(const char *message, const char *kind, int node, void (*mean
 
     if (pthread_mutex_trylock(&once)) {
         for (;;) {
-            pause(); /* another thread of this process is ending the job already */
+            pause(); /* another thread is already ending the job */
         }
     }
     signal(SIGALRM, SIG_DFL);
@@ -84,14 +86,14 @@ static void end_job(const char *message, const char *kind, int node, void (*mean
         if (!printed) {
             sleep_all(AWAIT_THE_END);
         } else if (meanwhile) {
-            sleep_all(CMN_FATAL_WAIT); /* other ranks print their stacks */
+            sleep_all(CMN_FATAL_WAIT); /* in this time the other ranks print their stacks */
         } else {
             cmn_output_await_others();
         }
     }
     alarm(ABORT_AT_MOST);
-    /* MPI aborts nothing before and after its time, or where this process is all of the job: the
-     * launcher sees the status, and ends the other processes. */
+    /* MPI_Abort does not work before MPI_Init or after MPI_Finalize, and a job of one process does
+     * not need it: the launcher sees the status and ends the other processes. */
     if (!atomic_load(&mpi_is_up) || cmn_job.topology.size == 1 || MPI_Finalized(&over) || over) {
         _exit(status);
     }
@@ -99,7 +101,7 @@ static void end_job(const char *message, const char *kind, int node, void (*mean
     _exit(status);
 }
 
-/* For messages before MPI has started. */
+/* Sets rank and host for messages, if MPI has not started yet. */
 static void find_myself(void)
 {
     char host[64] = "this host";
@@ -112,7 +114,7 @@ static void find_myself(void)
     cmn_log_identity(rank > 0 ? rank : 0, host);
 }
 
-/* For cmn_fatal(). */
+/* cmn_fatal() calls this. */
 static void end_failed(const char *message, int lost)
 {
     find_myself();
@@ -149,12 +151,13 @@ static void close_job(void)
     cmn_watchdog_close(mpi_is_ours);
 }
 
-/* Ends the process behind MPI_Finalize, which has unloaded MPI's components. Returns for a program of
- * a user's own, which may have more to do. `darknet` has not: the destructors of OpenBLAS, oneDNN,
- * OpenMP and hwloc would only tear down what idle threads of theirs still use. */
+/* Ends `darknet` immediately after MPI_Finalize: the destructors of OpenBLAS, oneDNN, OpenMP and
+ * hwloc (MPI has unloaded its own components) would only free what their idle threads still use.
+ * Also ends the process if a signal has stopped the training, so that its status tells so.
+ * Otherwise returns: your own program may have more to do. */
 static void end_process(int status)
 {
-/* In exit() sanitizers report, and profilers of CUDA write their files. */
+/* exit() must run where sanitizers report in it, or profilers of CUDA write their files. */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(GPU)
     if (is_darknet) {
         fflush(NULL);
@@ -166,10 +169,11 @@ static void end_process(int status)
     }
 }
 
-/* For what every process knows by itself, also before MPI has started and under a launcher of
- * another MPI. The launcher ends all processes when the first one ends with a status: processes
- * that MPI does not hold together wait, so that the first one has spoken. Open MPI 5 says at times
- * that a connection broke, so cmn-run is told before that nothing did. */
+/* Ends this process with `status` for a reason that every process finds by itself, possibly before
+ * MPI has started or under the launcher of another MPI. A launcher ends all processes when the
+ * first one ends with an error, so processes that MPI does not connect wait until the first one has
+ * printed its message. Open MPI 5 sometimes reports a broken connection in this case, so the event
+ * for cmn-run is written before that. */
 static _Noreturn void leave(int status)
 {
     char text[64];
@@ -208,12 +212,12 @@ static void finish(int status, void *unused)
 
 void cmn_end_job_before_libraries(void)
 {
-    on_exit(finish, NULL); /* the second time it finds nothing to do */
+    on_exit(finish, NULL); /* the handler that was registered first will then find nothing to do */
 }
 
 /* ---- the start ---- */
 
-/* MPI calls this when it begins to end: the last moment for what needs it. */
+/* MPI calls this at the begin of MPI_Finalize: the last moment for the calls that need MPI. */
 static int before_the_end_of_mpi(MPI_Comm self, int key, void *value, void *extra)
 {
     (void)self;
@@ -226,7 +230,7 @@ static int before_the_end_of_mpi(MPI_Comm self, int key, void *value, void *extr
     return MPI_SUCCESS;
 }
 
-/* The program that has started MPI ends it, too, and that may come before its exit. */
+/* A program that has started MPI also ends it, possibly before its exit. */
 static void close_before_mpi_ends(void)
 {
     int key = MPI_KEYVAL_INVALID;
@@ -235,8 +239,9 @@ static void close_before_mpi_ends(void)
     MPI_CALL(MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL));
 }
 
-/* Without PMIx Open MPI 5 makes a world of each process, and Open MPI 4 fails with pages of text,
- * also where there is one process. Other MPIs may know another way under srun. */
+/* Ends the process if srun started it without a PMI that Open MPI can use: Open MPI 5 would then
+ * make a world of each process, and Open MPI 4 fails with pages of text, even for one process.
+ * Other MPIs may have another way to start under srun. */
 static void check_launch(void)
 {
 #ifdef OPEN_MPI
@@ -279,11 +284,11 @@ static void start_mpi(int *argc, char ***argv)
     }
 }
 
-/* Seconds that the start of a training may take at least: a short cmn_timeout is not meant for
- * it. */
+/* Seconds that the start of a training may always take: a short cmn_timeout is not meant for the
+ * start. */
 enum { START_AT_LEAST = 60 };
 
-/* MPI does not say what it waits for while it starts. */
+/* The watchdog calls this: MPI does not say what it waits for while it starts. */
 static void start_is_late(const char *doing, long seconds)
 {
     char host[64] = "this host", nics[128], text[512];
@@ -298,15 +303,15 @@ static void start_is_late(const char *doing, long seconds)
     end_job(text, "start-timeout", cmn_job.topology.inter_rank, NULL);
 }
 
-/* For the watchdog: it has seen that other ranks are unresponsive, so it does not wait for their
- * fatal message. */
+/* The watchdog calls this when other ranks do not respond; so there is no wait for their fatal
+ * message. */
 static void end_lost(const char *why, void (*meanwhile)(void))
 {
     end_job(why, "failure", 0, meanwhile);
 }
 
-/* For what is started as `darknet`: rank 0 speaks, and a start that takes longer than cmn_timeout,
- * or `at_least` seconds, is the end; so is a later wait of cmn_timeout. */
+/* Starts a job of `darknet`: only rank 0 prints, and a start of more than cmn_timeout or `at_least`
+ * seconds ends the job, as does any later wait of cmn_timeout. */
 static void start_darknet(int *argc, char ***argv, long at_least)
 {
     const struct cmn_watchdog_plan plan = {
@@ -318,9 +323,9 @@ static void start_darknet(int *argc, char ***argv, long at_least)
 
     is_darknet = 1;
     cmn_fatal_handler(end_failed);
-    /* A file above `ulimit -f` is then an error with a reason. */
+    /* Writing beyond `ulimit -f` then fails with an errno. */
     signal(SIGXFSZ, SIG_IGN);
-    cmn_session_check_space(); /* before there are threads, each of which takes some */
+    cmn_session_check_space(); /* before threads start, since each takes address space */
     cmn_watchdog_start(&plan);
     cmn_status_wait("the start of MPI");
     start_mpi(argc, argv);
@@ -340,7 +345,7 @@ static void refuse_copies(void)
     }
 }
 
-/* Takes -nogpu out of the arguments; returns the GPU that a tool is to use, or -1. */
+/* Removes -nogpu from the arguments and returns the GPU for a tool, or -1. */
 static int device_of_tool(int *argc, char **argv)
 {
     int kept = 0, device = cmn_device_count() ? cmn_rank_device() : -1;
@@ -392,7 +397,8 @@ static void run_tool(int argc, char **argv)
     leave(call.status);
 }
 
-/* `darknet help -cmn`, `darknet detector train -cmn -h`. */
+/* Returns whether the arguments ask for help: `darknet help -cmn`, `darknet detector train -cmn
+ * -h`. */
 static int asks_help(int argc, char **argv)
 {
     const char *last = argv[argc - 1];
@@ -400,8 +406,8 @@ static int asks_help(int argc, char **argv)
     return argc > 1 && (!strcmp(argv[1], "help") || !strcmp(last, "-h") || !strcmp(last, "--help"));
 }
 
-/* Prints the keys in their groups. Darknet then prints the command's own arguments, where there is
- * a command, and ends. */
+/* Prints the keys by group. Returns if a command is given, so that Darknet prints the arguments of
+ * that command and ends. */
 static void help(int argc)
 {
     if (cmn_launcher_rank() > 0) {
@@ -416,7 +422,7 @@ static void help(int argc)
     }
 }
 
-/* Ends the job where ranks cannot do what the words ask for. */
+/* Ends the job if the command cannot run on several ranks. */
 static void check_words(int argc, char **argv)
 {
     const struct cmn_command *c = cmn_job.command;
@@ -435,7 +441,7 @@ static void check_words(int argc, char **argv)
     }
 }
 
-/* What the tables of config/ say of this Darknet. */
+/* Tells the tables of config/ which of their rows apply to this tree of Darknet. */
 static void know_tree(void)
 {
     if (!cmn_tree.has_all_hooks) {
@@ -507,7 +513,7 @@ void cmn_start(void)
     }
 }
 
-/* ---- what Darknet asks of the job ---- */
+/* ---- other calls from Darknet ---- */
 
 int cmn_rank_device(void)
 {

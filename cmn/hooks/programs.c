@@ -1,4 +1,4 @@
-/* The calls of cmn.h for people's own programs, once cmn_start has been called or not. */
+/* The calls of cmn.h for your own programs. They also work before cmn_start(). */
 #include <mpi.h> /* before cmn.h, which then declares the groups */
 
 #include <stdlib.h>
@@ -64,10 +64,11 @@ void cmn_broadcast(void *data, size_t bytes)
 
 /* ---- the mean ---- */
 
-/* MPI sums fewer floats than this: their time is the number of messages, not their length. */
+/* Fewer floats than this are summed by MPI: the time of a short message depends on the number of
+ * messages, not on their length. */
 enum { SMALL = 16 * 1024 };
 
-static struct cmn_sums *sums; /* of all ranks; NULL: not open */
+static struct cmn_sums *sums; /* over all ranks; NULL: not open */
 
 static void close_sums(void)
 {
@@ -84,7 +85,7 @@ static void sum(float *data, size_t n)
         return;
     }
     if (!sums) {
-        sums = cmn_sums_open(t->world, &cmn_job.options, 1); /* waits as MPI does */
+        sums = cmn_sums_open(t->world, &cmn_job.options, 1); /* 1: no time limit */
         cmn_at_job_end(close_sums);
     }
     cmn_sums_run(sums, data, n);

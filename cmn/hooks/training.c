@@ -1,4 +1,4 @@
-/* The calls of cmn.h that Darknet's parser, loaders, trainers and layers make. */
+/* The calls of cmn.h from Darknet's parser, loaders, trainers and layers. */
 #include "cmn.h"
 
 #include <errno.h>
@@ -36,11 +36,11 @@
 #include "watchdog/watchdog.h"
 
 static struct cmn_trainer *trained; /* the network that the job trains */
-static int evaluating;              /* and its trainer evaluates it */
+static int evaluating;              /* set while Darknet's trainer evaluates that network */
 
 /* ---- cfg and network ---- */
 
-/* "my.cfg:7", where that is known. */
+/* Returns file and line of a key ("my.cfg:7"), or "cfg" if they are unknown. */
 static const char *place_of(const kvp *pair)
 {
     static char place[512];
@@ -51,7 +51,8 @@ static const char *place_of(const kvp *pair)
     return place;
 }
 
-/* Of Darknet's keys the first one counts. */
+/* Warns about a repeated key of cmn: its last value counts, while Darknet uses the first value of
+ * its own keys. */
 static void tell_if_repeated(const struct list *options, const node *at)
 {
     const kvp *later = at->val, *pair;
@@ -81,7 +82,7 @@ static void read_keys(struct list *options)
     }
 }
 
-/* What this tree of Darknet cannot do. */
+/* Ends the job if a key needs hooks that this tree of Darknet lacks. */
 static void refuse_of_tree(void)
 {
     char tree[64];
@@ -100,14 +101,14 @@ static void flush_trained(void)
     }
 }
 
-enum { AMPERE = 8 }; /* the compute capability from which on GPUs have bf16 */
+enum { AMPERE = 8 }; /* lowest compute capability with bf16 */
 
 static int mixes(void)
 {
     return cmn_job.options.mixed != CMN_MIXED_OFF && cmn_job.command->does == CMN_TRAINS;
 }
 
-/* Who asks for another precision is told where it cannot be had. */
+/* Ends the job if the GPU lacks the precision that cmn_mixed asks for; otherwise selects it. */
 static void choose_precision(void)
 {
     int device = cmn_job.topology.device, capability;
@@ -173,7 +174,8 @@ int cmn_rank_batch(struct network *net, struct list *options, int batch, int *su
     return trained->feed.share.sequences;
 }
 
-/* Of the section that is being read; more of them are not needed to find the nearest one. */
+/* The keys that Darknet has looked for in the current section. 128 are enough to find the nearest
+ * key. */
 static const char *looked_for[128];
 static int keys;
 
@@ -192,7 +194,7 @@ const char *cmn_number_refused(const char *section, const char *key, const char 
     return number && cmn_cfg_number_check(number, value, why, sizeof why) ? why : NULL;
 }
 
-/* The cfg that Darknet has read last. 0, or -1: it has read none. */
+/* Parses the cfg that Darknet has read last. Returns -1 if it has read none. */
 static int parse_kept_cfg(struct cmn_cfg_file *cfg)
 {
     const char *text = cmn_job.cfg;
@@ -206,8 +208,8 @@ static int parse_kept_cfg(struct cmn_cfg_file *cfg)
     return 0;
 }
 
-/* One line for all keys of AlexeyAB's Darknet: its cfgs have dozens. Comes before the layers, one
- * of which may be the reason why the cfg ends here. */
+/* Warns of all keys of AlexeyAB's Darknet in one line, since its cfgs have dozens of them. It comes
+ * before the layers are read: one of these may be the reason why the parser ends the program. */
 static void tell_elsewhere(const struct list *options)
 {
     const kvp *first = options->front ? options->front->val : NULL;
@@ -281,12 +283,12 @@ void cmn_check_weights(struct network *net, const char *file, int revision)
     const char *why = cmn_job.on ? cmn_net_weights_refusal(net, revision) : NULL;
 
     if (why) {
-        fputc('\n', stderr); /* Darknet has begun a line */
+        fputc('\n', stderr); /* Darknet has printed a part of a line */
         cmn_fatal("%s: %s", file, why);
     }
 }
 
-/* Nothing that a cfg asks for is left out silently. */
+/* Warns of everything that the cfg asks for and this tree of Darknet ignores on the CPU. */
 static void tell_left_out(const struct network *net, const char *cfg)
 {
     char text[256];
@@ -298,7 +300,8 @@ static void tell_left_out(const struct network *net, const char *cfg)
     }
 }
 
-/* Darknet would train with boxes of half a pixel, or with what lies behind the anchors. */
+/* Ends the job for bad anchors or masks: Darknet would train with boxes of half a pixel, or read
+ * behind the end of the anchors. */
 static void check_anchors(const char *name)
 {
     const struct cmn_cfg_line *type, *bad = NULL;
@@ -383,7 +386,7 @@ static struct cmn_data_cfg read_data(struct list *options)
         .tag = cmn_job.command->answer == CMN_CLASSES && option_find_int_quiet(options, "tag", 0),
     };
 
-    /* Images with several tags are no classes: top-1 says nothing about them. */
+    /* Images with several tags have no single class, so top-1 would be meaningless. */
     if (d.tag) {
         d.valid = NULL;
     }
@@ -395,7 +398,7 @@ void cmn_after_data_cfg(struct list *options)
     struct cmn_data_cfg d;
 
     if (!cmn_job.on || evaluating) {
-        return; /* -map reads the file again */
+        return; /* -map reads the .data file again */
     }
     tell_data_keys(options);
     d = read_data(options);
@@ -489,7 +492,7 @@ int cmn_next_sample(int rows)
     return cmn_job.on ? (int)cmn_feed_next_sample(&trained->feed, (size_t)rows) : rand() % rows;
 }
 
-/* With cmn_exact a micro-batch inside of a step is seeded as those that end it. */
+/* With cmn_exact, all micro-batches of a step use the seed of the last one. */
 void cmn_seed_sequence(struct network *net, int i)
 {
     const struct cmn_trainer *t = net->cmn;
@@ -572,8 +575,8 @@ unsigned char *cmn_cached_image(const char *file, int channels, int *w, int *h, 
 
 const char *cmn_image_too_large(int w, int h, int channels)
 {
-    /* Of a number: packed as the decoder has it, unpacked, and as a float. What is less than `small` is not
-     * worth a look at the system's files. */
+    /* Bytes for each value of the image: 1 packed as in the decoder, 1 unpacked, 4 as a float. An
+     * image that needs less than `small` is not worth reading the system's files. */
     const double bytes = 6, small = 1 << 28;
     static _Thread_local char text[128];
     double needs = bytes * w * h * channels, free_bytes;
@@ -641,7 +644,7 @@ int cmn_before_micro_batch(struct network *net)
     }
     cmn_net_take_batch(t->model.net, net);
     images = cmn_trainer_before_micro_batch(t);
-    cmn_tree_update_copy(net, cmn_network(t->model.net)); /* a validation resizes it */
+    cmn_tree_update_copy(net, cmn_network(t->model.net)); /* validation resizes the network */
     return images;
 }
 
@@ -802,7 +805,7 @@ int cmn_last_iteration(struct network *net)
 
 int cmn_steps_done(struct network *net)
 {
-    /* Callers count on from it, and look at its last digits. */
+    /* Callers increment this int and look at its last digits. */
     return net->cmn ? (int)(cmn_trainer_steps(net->cmn) % 1000000000) : 0;
 }
 

@@ -8,7 +8,7 @@
 #include "base/reduce.h"
 #include "transports/sum_tree.h"
 
-/* A rank has fewer subtrees than twice the bits of a count. */
+/* A rank has fewer subtrees than twice the number of bits of an int. */
 enum { SUMS = 64 };
 
 struct cmn_accumulation {
@@ -16,17 +16,18 @@ struct cmn_accumulation {
     const struct cmn_communicator *communicator;
     void *self;
     size_t floats;
-    int *deal;          /* each rank's first micro-batch, and the end */
-    int next, end;      /* of this rank */
-    float *sum[SUMS];   /* `sums` places, */
-    float *owned[SUMS]; /* and what is to be freed of their memory */
+    int *deal;          /* [rank]: its first micro-batch; [size]: their number */
+    int next, end;      /* this rank's next micro-batch, and the end of its range */
+    float *sum[SUMS];   /* `sums` places */
+    float *owned[SUMS]; /* [i]: memory to free that begins with sum[i], or NULL */
     int sums;
-    struct cmn_subtree own[SUMS]; /* subtree i is in sum[i] */
+    struct cmn_subtree own[SUMS]; /* own[i] is the subtree whose sum lies in sum[i] */
     int owns;
     struct cmn_addends addends;
 };
 
-/* Each rank has room for as many sums as one of the job has at once. */
+/* Gives each rank room for the largest number of sums that any rank needs: memory of the
+ * communicator must lie at the same place on all ranks. */
 static void make_room(struct cmn_accumulation *a)
 {
     const struct cmn_communicator *c = a->communicator;
@@ -97,8 +98,9 @@ int cmn_accumulation_idle(const struct cmn_accumulation *a)
     return idle;
 }
 
-/* As in a counter: two subtrees of a size become their parent, and that perhaps the next one. All
- * are added in one pass: (x + a) + b has the bits of b + (a + x). */
+/* Adds x like 1 to a binary counter: two subtrees of one size become their parent, which may then
+ * join the one before it. All of these are added in one pass, because (x + a) + b has the same bits
+ * as b + (a + x). */
 void cmn_accumulation_add(struct cmn_accumulation *a, float *x)
 {
     struct cmn_subtree sum = {.first = a->next, .n = 1};

@@ -6,8 +6,8 @@
 
 #include "mpi/call.h"
 
-/* How much shorter a step must be for a later candidate to be taken: less is noise. The first
- * candidate is no overlap where that is a choice. */
+/* A later candidate is chosen only if its step takes less than this part of the time; smaller
+ * differences are noise. The first candidate is "no overlap", if that is a choice. */
 static const double better = 0.97;
 
 static void add(struct cmn_bucket_tuner *t, size_t floats)
@@ -109,7 +109,7 @@ int cmn_bucket_tuner_took(struct cmn_bucket_tuner *t, double seconds,
         qsort(t->seconds[i], CMN_BUCKET_TUNER_ROUNDS, sizeof t->seconds[i][0], ascending);
         median[i] = t->seconds[i][CMN_BUCKET_TUNER_ROUNDS / 2];
     }
-    /* The slowest rank's time counts, and all choose from the same figures. */
+    /* The slowest rank's time counts. All ranks choose from the same figures. */
     MPI_CALL(
         MPI_Allreduce(MPI_IN_PLACE, median, t->candidates, MPI_DOUBLE, MPI_MAX, topology->world));
     for (int i = 1; i < t->candidates; i++) {

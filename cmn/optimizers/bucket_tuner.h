@@ -1,5 +1,6 @@
-/* Bucket tuner: whether gradients are exchanged while backward computes, and how much at once. It
- * measures the first steps with each candidate in turn. The choice changes no result, only time. */
+/* Bucket tuner: chooses whether gradients are exchanged while backward computes, and in buckets of
+ * which size. It times the first steps of a training with each candidate in turn. The choice
+ * changes the time of a step, but no result. */
 #ifndef CMN_BUCKET_TUNER_H
 #define CMN_BUCKET_TUNER_H
 
@@ -14,21 +15,21 @@ struct cmn_bucket_tuner {
     size_t bucket[CMN_BUCKET_TUNER_MOST]; /* floats; 0: no overlap */
     int candidates;
     double seconds[CMN_BUCKET_TUNER_MOST][CMN_BUCKET_TUNER_ROUNDS];
-    int step; /* of the trial; over when it is `steps` */
+    int step; /* number of the step; the trial is over when it reaches `steps` */
     int steps;
     int chosen;
     char why[256];
 };
 
-/* Local. What there is to try for a block of `floats`; nothing where the options leave no
- * choice. */
+/* Local. Lists the candidates for a block of `floats` floats; there is no trial if the options
+ * leave no choice. */
 void cmn_bucket_tuner_open(struct cmn_bucket_tuner *t, const struct cmn_options *o, size_t floats);
 
-/* Local. Floats of a bucket in this step; 0: no overlap. */
+/* Local. Returns the floats of a bucket in the current step; 0: no overlap. */
 size_t cmn_bucket_tuner_bucket(const struct cmn_bucket_tuner *t);
 
-/* Collective; blocks at the choice alone. The step took so many seconds on this rank. 1 in the step
- * in which the choice is made (t->why says how), else 0. */
+/* Collective; blocks only in the step in which the choice is made. `seconds` is how long the step
+ * took on this rank. Returns 1 in that step (t->why explains the choice), else 0. */
 int cmn_bucket_tuner_took(struct cmn_bucket_tuner *t, double seconds,
                           const struct cmn_topology *topology);
 

@@ -1,14 +1,15 @@
-/* Double buffering: the gradients of a step travel during the next one, and its update uses them.
+/* Double buffering: the gradients of a step are exchanged during the next step, whose update uses
+ * their sums.
  *
- * The first update does nothing, and the gradients of the last step are dropped. The metrics travel
- * with the gradients, so they are one step late, too.
+ * The first update does nothing, and the gradients of the last step are dropped. The metrics are
+ * exchanged with the gradients, so they are one step late, too.
  *
- * On a GPU the update is queued behind the exchange, and the host waits for that alone, when the update
- * lies there already: neither waits for backward, and the GPU never for the host. What the host decides
- * by the sums (cmn_decides_by_sums) it decides first.
+ * On a GPU the update is queued on the device behind the exchange. The host then waits only for the
+ * exchange, not for backward, and the GPU never waits for the host. Only if the host decides by the
+ * sums (cmn_decides_by_sums) does it wait before it queues the update.
  *
- * With Adam there is no momentum. On the CPU its rule is Darknet's own update: in the momentum's place
- * the sums wait for it, while the gradients of the step go to the exchange. */
+ * Adam needs no momentum. On the CPU Darknet's own update applies its rule: the sums wait for it in
+ * the memory of the momentum, while the gradients of the step go to the exchange. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +19,7 @@
 
 struct double_buffering {
     struct cmn_exchange_copy copy;
-    int update_loaded; /* Darknet's update has run: its kernels are on the GPU */
+    int update_loaded; /* Darknet's update has run, so its kernels are loaded on the GPU */
 };
 
 static void open_both(struct cmn_optimizer *o)
@@ -52,7 +53,7 @@ static void forget_stop_requests(struct cmn_optimizer *o)
     cmn_copy_forget_stop_requests(o, &d->copy);
 }
 
-/* Darknet's update is to follow, with the sums. */
+/* Keeps the sums for Darknet's update, which will follow. */
 static void hand_to_darknet(struct cmn_optimizer *o, float *sums)
 {
     const struct cmn_flat_buffer_ops *ops = o->gradients->ops;
@@ -81,7 +82,7 @@ static void use(struct cmn_optimizer *o, const struct cmn_rule *rule, int images
     }
 }
 
-/* Queues the update behind the sums that are under way: 1, or 0. */
+/* Queues the update behind the exchange that is under way. Returns 0 if that is not possible. */
 static int update_in_order(struct cmn_optimizer *o, const struct cmn_rule *rule, int images)
 {
     const struct double_buffering *d = o->state;
@@ -96,8 +97,8 @@ static int update_in_order(struct cmn_optimizer *o, const struct cmn_rule *rule,
     return 1;
 }
 
-/* The sums of the step before update the weights, if there are any, and the metrics are theirs:
- * 1. */
+/* Updates with the sums of the step before, if there are any. Then o->metrics holds the sums of
+ * that step's metrics, and the function returns 1. */
 static int update_with_step_before(struct cmn_optimizer *o, const struct cmn_rule *rule, int images)
 {
     struct double_buffering *d = o->state;
@@ -130,8 +131,9 @@ static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
     ops->send_metrics(o->gradients, d->copy.x.metrics.data, metrics);
     d->copy.x.images = (float)images;
     cmn_copy_begin(o, &d->copy);
-    /* Darknet's own update brings its kernels to the GPU, which may wait for what runs: for this sum,
-     * and that for this rank. */
+    /* Darknet's first update loads its kernels on the GPU, and loading may wait for all running
+     * kernels: this exchange among them waits for other ranks, and these for this rank. So it ends
+     * first. */
     if (o->own_update && fresh && !d->update_loaded) {
         cmn_copy_complete(o, &d->copy);
         d->update_loaded = 1;
@@ -140,7 +142,7 @@ static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
     return fresh;
 }
 
-/* The step before updates as it would have without this one. */
+/* Discards this step's gradients; the sums of the step before update the weights as usual. */
 static int skip(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
 {
     struct cmn_span *block = &o->gradients->exchange.block;

@@ -12,7 +12,7 @@
 void cmn_ema_open(struct cmn_ema *e, double decay, const struct cmn_gradients *g,
                   const struct cmn_communicator *c, void *self)
 {
-    size_t floats = g->exchange.block.n + CMN_METRICS; /* never none */
+    size_t floats = g->exchange.block.n + CMN_METRICS; /* also makes it more than 0 */
 
     *e = (struct cmn_ema){.decay = decay, .fills = 1};
     if (!(decay > 0)) {
@@ -39,7 +39,7 @@ void cmn_ema_close(struct cmn_ema *e)
     *e = (struct cmn_ema){0};
 }
 
-/* ---- what follows what ---- */
+/* ---- following the weights ---- */
 
 typedef void (*visit)(float *average, float **weights, size_t n, float part);
 
@@ -127,7 +127,7 @@ void cmn_ema_follow_block(struct cmn_ema *e, const struct cmn_gradients *g, cons
 
 /* ---- in the network ---- */
 
-/* Where the network computes with the weights. */
+/* Returns the pointer through which the network reads the weights when it computes. */
 static float **pointer(const struct cmn_gradients *g, const struct cmn_tensor *t)
 {
     return g->on_gpu ? t->device_weight : t->weight;

@@ -33,7 +33,7 @@ void cmn_gradient_exchange_sum(struct cmn_gradients *g, const struct cmn_communi
         c->allreduce(self, &g->exchange);
         return;
     }
-    /* This rank waits for its own GPU first, so what it waits for next is other ranks. */
+    /* Wait for this rank's own GPU first, so that any later wait is for other ranks. */
     g->ops->send_metrics(g, on_device, g->metrics);
     require(c->poll ? cmn_device_wait(c->poll, self) : cmn_device_wait_for(cmn_device_stream()));
     c->allreduce(self, &g->exchange);

@@ -1,12 +1,12 @@
 /* Local SGD: each rank trains by itself, and every k steps the ranks agree on the mean of their
  * weights and momentum.
  *
- * What travels is by how much each rank has moved since the last mean: a compressor may carry that
- * as it carries a gradient. Delayed (with double buffering) a rank does not wait for the mean. When
- * it arrives, the rank moves by the difference between the mean and what it gave to it; the sum
- * over all ranks is the same. Each rank then keeps its own momentum: a mean of what it was k steps
- * ago made trainings worse (the MNIST perceptron, k = 8: 95.9 to 96.6 % right instead of 97.5 to
- * 97.8; corrected for what had faded meanwhile, 93.0 to 93.9). */
+ * Each rank sends how far it has moved since the last mean, which a compressor can carry like a
+ * gradient. With double buffering (delayed) a rank does not wait for the mean. When the mean
+ * arrives, the rank moves by the difference between the mean and its own contribution to it; these
+ * differences add up to 0 over all ranks. Each rank then keeps its own momentum: a momentum
+ * averaged from k steps ago made trainings worse (the MNIST perceptron, k = 8: 95.9 to 96.6 % right
+ * instead of 97.5 to 97.8 %; 93.0 to 93.9 % when corrected for its decay in the meantime). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,10 +16,10 @@
 
 struct local_sgd {
     struct cmn_exchange_copy copy;
-    long since;                 /* steps since the ranks had the same weights */
-    float pending[CMN_METRICS]; /* sums of this rank's metrics since then */
-    float *common;              /* weights and momentum at the last mean */
-    float *mine; /* delayed: what this rank gave to the exchange under way; NULL: not delayed */
+    long since;                 /* steps since the last contribution to a mean */
+    float pending[CMN_METRICS]; /* this rank's metrics, summed over these steps */
+    float *common;              /* weights, and unless delayed momentum, at the last mean */
+    float *mine; /* delayed: this rank's contribution to the exchange under way; else NULL */
 };
 
 static struct local_sgd *open_blocks(struct cmn_optimizer *o, int blocks)
@@ -43,12 +43,12 @@ static void open_delayed(struct cmn_optimizer *o)
     l->mine = o->gradients->ops->memory(l->copy.x.block.n + 1);
 }
 
-/* ---- what travels: floats `at` of the copy stand for n floats of a tensor ---- */
+/* ---- the exchanged copy: its floats from `at` on belong to n floats of a tensor ---- */
 
 typedef void (*visit)(struct cmn_optimizer *o, float *tensor, size_t at, size_t n);
 
-/* Weights first, then, unless delayed, what their gradients' memory holds: the momentum. On a GPU all
- * tensors at once. */
+/* Visits the weights and, unless delayed, the momentum, which lies in the gradients' memory. On a
+ * GPU one visit covers all tensors. */
 static void for_each(struct cmn_optimizer *o, visit what)
 {
     struct local_sgd *l = o->state;
@@ -100,8 +100,8 @@ static void give(struct cmn_optimizer *o, float *tensor, size_t at, size_t n)
     }
 }
 
-/* Nothing has moved since the exchange began: the tensor becomes the mean, with the same bits on
- * all ranks. */
+/* The rank has not moved since the exchange began: the tensor becomes the mean, with the same bits
+ * on all ranks. */
 static void take(struct cmn_optimizer *o, float *tensor, size_t at, size_t n)
 {
     struct local_sgd *l = o->state;
@@ -119,7 +119,8 @@ static void take(struct cmn_optimizer *o, float *tensor, size_t at, size_t n)
     }
 }
 
-/* The rank has moved on meanwhile. */
+/* The rank has moved since the exchange began: it adds the difference between mean and
+ * contribution. */
 static void take_late(struct cmn_optimizer *o, float *tensor, size_t at, size_t n)
 {
     struct local_sgd *l = o->state;
@@ -141,7 +142,7 @@ static void take_late(struct cmn_optimizer *o, float *tensor, size_t at, size_t 
 
 /* ---- steps ---- */
 
-/* A compressor has its memory then, and a checkpoint can fill it. */
+/* cmn_prepare() also gives a compressor its memory, which a checkpoint can then fill. */
 static void begin(struct cmn_optimizer *o)
 {
     struct local_sgd *l = o->state;
@@ -150,7 +151,7 @@ static void begin(struct cmn_optimizer *o)
     cmn_prepare(o, &l->copy.x);
 }
 
-/* Darknet updates by itself, but on a GPU, where one kernel does it for all tensors. */
+/* On the CPU Darknet updates; on a GPU one kernel updates all tensors. */
 static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
 {
     struct local_sgd *l = o->state;
@@ -169,8 +170,8 @@ static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
     return 0;
 }
 
-/* Refused when the policy is chosen: a rank that updates by itself has no step in common with
- * others. */
+/* cmn_nonfinite=skip is refused with local SGD, because a rank that updates by itself has no step
+ * in common with the others. */
 static int skip(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
 {
     return update(o, rule, images);
@@ -204,7 +205,7 @@ static void add_metrics(struct cmn_optimizer *o, int first)
     }
 }
 
-/* The average of the weights follows the mean, which all ranks have. */
+/* Lets the average follow the mean of the weights, which all ranks have. */
 static void average(struct cmn_optimizer *o)
 {
     struct local_sgd *l = o->state;
@@ -304,7 +305,7 @@ static enum cmn_state_owner state(struct cmn_optimizer *o, int i, struct cmn_sta
         {{"pending metrics", l->pending, sizeof l->pending, CMN_VALUES_ANY, 0},
          CMN_STATE_OF_RANK,
          0},
-        {{"mine", l->mine, block, CMN_VALUES_FINITE, 0}, CMN_STATE_OF_RANK, 1}, /* only if delayed */
+        {{"mine", l->mine, block, CMN_VALUES_FINITE, 0}, CMN_STATE_OF_RANK, 1}, /* if delayed */
     };
     int entries = (int)(sizeof entry / sizeof entry[0]);
 

@@ -33,7 +33,7 @@ static const struct cmn_update_policy *choose(const struct cmn_options *options,
                : &cmn_synchronous;
 }
 
-/* Ends the job where cmn_overlap=on was given and this communicator cannot exchange here while
+/* Ends the job if cmn_overlap=on was given and this communicator cannot exchange here while
  * backward runs. */
 static void check_overlap(const struct cmn_optimizer *o)
 {
@@ -64,7 +64,8 @@ void cmn_optimizer_plan(struct cmn_optimizer *o, const struct cmn_topology *t,
         o->policy = &cmn_separate_momentum;
         o->velocity.as_gradients = 1;
     }
-    /* With cmn_exact norms have the bits of one rank's, which sums over the whole of each tensor. */
+    /* With cmn_exact, norms must have the bits that one rank computes, which sums over each whole
+     * tensor; a communicator's step sums the squares by chunks. */
     if (!o->policy->steps || adam || (options->exact && (options->clip > 0 || options->lars > 0))) {
         o->communicator.step = NULL;
         o->communicator.common = NULL;
@@ -125,8 +126,8 @@ void cmn_optimizer_describe(const struct cmn_optimizer *o, char *text, size_t by
 
 /* ---- the beginning ---- */
 
-/* Floats of the flat buffer that are final when backward has done a layer: all tensors of this and
- * of later layers. */
+/* Sets o->buckets.final: once backward has computed a layer, the tensors of this layer and of all
+ * later ones are final. */
 static void find_ends(struct cmn_optimizer *o, int layers)
 {
     const struct cmn_gradients *g = o->gradients;
@@ -172,8 +173,9 @@ void cmn_optimizer_open(struct cmn_optimizer *o, struct cmn_gradients *g, int la
 
 void cmn_optimizer_begin(struct cmn_optimizer *o)
 {
-    /* The first step of a GPU brings Darknet's kernels there, which may wait for what runs: for an
-     * exchange, and that for this rank. */
+    /* On a GPU the first step loads Darknet's kernels, and loading may wait for all running
+     * kernels: an exchange among them waits for other ranks, and these for this rank. So the first
+     * step has no overlap. */
     o->buckets.floats = o->topology->device >= 0 ? 0 : cmn_bucket_tuner_bucket(&o->buckets.tuner);
     if (o->policy->begin) {
         o->policy->begin(o);
@@ -226,7 +228,8 @@ static void poll(void *self)
     cmn_optimizer_poll(self);
 }
 
-/* With double buffering where the host looks at what is to be summed, or at sums, alone. */
+/* Returns whether the update needs the end of backward on the GPU. With double buffering it does
+ * only if the host must look at the gradients before they are exchanged, or at the sums. */
 static int waits_for_backward(const struct cmn_optimizer *o)
 {
     return !o->policy->own_weights &&
@@ -336,7 +339,7 @@ void cmn_optimizer_forget_stop_requests(struct cmn_optimizer *o)
 
 void cmn_optimizer_close(struct cmn_optimizer *o)
 {
-    complete(o); /* its messages end in memory that is given back */
+    complete(o); /* the exchange uses memory that is freed below */
     cmn_host_copies(o, CMN_HOST_END);
     o->policy->close(o);
     cmn_accumulation_close(o->accumulation);

@@ -1,24 +1,23 @@
-/* Synchronous updates: gradients are summed over all ranks in every step, and the update
- * follows. */
+/* Synchronous updates: every step sums the gradients over all ranks, then updates the weights. */
 #include "compression/compressor.h"
 #include "optimizers/accumulation.h"
 #include "optimizers/update_policy.h"
 
-/* Nothing is begun, but a compressor then has its memory, and a checkpoint can fill it. */
+/* This begins no exchange, but gives a compressor its memory, which a checkpoint can then fill. */
 static void prepare(struct cmn_optimizer *o)
 {
     cmn_prepare(o, &o->gradients->exchange);
 }
 
-/* ---- the momentum lies among the gradients ---- */
+/* ---- the momentum in the flat buffer ---- */
 
 static void open_nothing(struct cmn_optimizer *o)
 {
     (void)o;
 }
 
-/* The sum holds every rank's momentum, so each rank keeps 1/size of it. What is clipped, or left
- * out, is Adam's, whose gradient is apart from what it keeps. */
+/* The sum contains every rank's momentum, so each rank keeps 1/size of it. Only Adam's sums can be
+ * clipped or discarded here: its gradients lie apart from what it keeps. */
 static int update(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
 {
     struct cmn_span *block = &o->gradients->exchange.block;
@@ -49,7 +48,7 @@ static void throw_away(struct cmn_optimizer *o, struct cmn_rule *rule)
     rule->done = 1;
 }
 
-/* With Adam alone: its gradient is apart from what it keeps. */
+/* Only called with Adam, whose gradients lie apart from what it keeps. */
 static int skip(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
 {
     (void)images;
@@ -72,14 +71,14 @@ const struct cmn_update_policy cmn_synchronous = {
     .name = "synchronous",
     .steps = 1,
     .open = open_nothing,
-    .begin = prepare, /* Adam alone comes here with a compressor */
+    .begin = prepare, /* only Adam can have a compressor with this policy */
     .update = update,
     .skip = skip,
     .state = state_of_communicator,
     .close = close_nothing,
 };
 
-/* ---- the momentum is apart ---- */
+/* ---- the momentum in its own memory ---- */
 
 static int update_separate(struct cmn_optimizer *o, struct cmn_rule *rule, int images)
 {
@@ -91,7 +90,7 @@ static int update_separate(struct cmn_optimizer *o, struct cmn_rule *rule, int i
     return 1;
 }
 
-/* What the ranks of a node have in common is the first one's to read and write. */
+/* The first rank of a node reads and writes the momentum that its ranks share. */
 static enum cmn_state_owner state(struct cmn_optimizer *o, int i, struct cmn_state *state)
 {
     size_t bytes = o->velocity.fills ? o->gradients->exchange.block.n * sizeof(float) : 0;

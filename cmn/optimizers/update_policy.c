@@ -1,4 +1,4 @@
-/* What the update policies have in common. */
+/* The update policies share the functions of this file. */
 #include "optimizers/update_policy.h"
 
 #include <math.h>
@@ -51,7 +51,8 @@ void cmn_velocity_to_darknet(struct cmn_optimizer *o, struct cmn_rule *rule, int
     }
 }
 
-/* A layer that was left out has the whole sum there, and adds to it in the next step. */
+/* If Darknet left a layer out of its update, the whole sum is still there, and the next step adds
+ * to it. */
 void cmn_velocity_from_darknet(struct cmn_optimizer *o)
 {
     struct cmn_span *block = &o->gradients->exchange.block;
@@ -108,8 +109,8 @@ int cmn_decides_by_sums(const struct cmn_optimizer *o)
     return o->options->clip > 0 || o->options->lars > 0 || may_be_too_large(o);
 }
 
-/* The first tensor of x whose sum is not finite, or -1. A GPU looks for that where the sums were
- * rounded to 16 bits on their way. The same on all ranks. */
+/* Returns the first tensor of x whose sum is not finite, or -1; the same on all ranks. Only a GPU
+ * checks this, and only if the sums were rounded to 16 bits on their way. */
 static int first_too_large(const struct cmn_optimizer *o, const struct cmn_exchange *x)
 {
     const struct cmn_gradients *g = o->gradients;
@@ -140,7 +141,7 @@ void cmn_say_too_large(const struct cmn_optimizer *o, int tensor, char text[CMN_
              t->layer, t->part, t->name, cmn_options_word(o->options, "cmn_compress"));
 }
 
-/* The norm of the mean of the sums decides how much of them is used. */
+/* Sets o->keeps from the norm of the mean gradient. */
 static void clip(struct cmn_optimizer *o, double norm)
 {
     o->keeps = 1;
@@ -150,7 +151,7 @@ static void clip(struct cmn_optimizer *o, double norm)
     }
 }
 
-/* The squares of each gradient's sums in `block`; the caller frees. */
+/* Returns the sum of squares of each tensor in `block`; the caller frees the array. */
 static double *squares_of(struct cmn_optimizer *o, const float *block)
 {
     struct cmn_gradients *g = o->gradients;
@@ -192,8 +193,9 @@ int cmn_use_sums(struct cmn_optimizer *o, const struct cmn_exchange *x, int imag
     return 1;
 }
 
-/* Gives each gradient its numbers for an update that takes o->keeps of sums whose squares, and
- * those of the weights, are there with cmn_lars. */
+/* Sets rate, decay and scale of each tensor for an update that takes o->keeps of the sums. `square`
+ * and `of_weights` hold the sums of squares of each tensor's sums and weights; they are read only
+ * with cmn_lars. */
 static void set_rates(struct cmn_optimizer *o, const struct cmn_rule *rule, int images,
                       const double *square, const double *of_weights)
 {
@@ -215,7 +217,8 @@ static void set_rates(struct cmn_optimizer *o, const struct cmn_rule *rule, int 
 
 /* ---- the update with the momentum apart from the gradients ---- */
 
-/* The average follows the weights. */
+/* Lets the average follow the weights. Only a GPU needs this: on the CPU it happens in the
+ * update. */
 static void follow_on_gpu(struct cmn_optimizer *o)
 {
     if (o->ema.decay > 0) {
@@ -223,7 +226,6 @@ static void follow_on_gpu(struct cmn_optimizer *o)
     }
 }
 
-/* One kernel for all tensors. */
 static void update_on_gpu(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule)
 {
     o->gradients->ops->sgd(o->gradients, o->velocity.at, sums, rule->momentum);
@@ -292,7 +294,8 @@ struct step {
     int images;
 };
 
-/* As cmn_use_sums() and cmn_velocity_update(). */
+/* The communicator calls this between sum and update, with the sums of squares of each tensor. It
+ * makes the same decisions as cmn_use_sums() and cmn_velocity_update(). */
 static void look_in_step(void *self, const double *square)
 {
     const struct step *step = self;
@@ -324,9 +327,10 @@ static void sum_and_update(struct cmn_optimizer *o, struct cmn_rule *rule, int i
 
 /* ---- exchanges ---- */
 
-/* cmn_exact. The metrics are those of this rank's last micro-batch, to which its requests to stop
- * are added. Ranks without one have no addend: then all sum the requests by themselves. Such a
- * rank begins what the others have begun during backward. */
+/* Ends the accumulation of cmn_exact. The metrics in the flat buffer are those of this rank's last
+ * micro-batch; its stop requests are written to them. A rank without a micro-batch has no addend,
+ * so if there is one, all ranks sum the stop requests in a separate allreduce (*request). Such a
+ * rank begins here the buckets that the others began during backward. */
 static void end_accumulation(struct cmn_optimizer *o, MPI_Request *request)
 {
     struct cmn_gradients *g = o->gradients;

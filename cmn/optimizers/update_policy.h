@@ -3,22 +3,22 @@
  * A policy is one table of calls, in one file. optimizer.h chooses one for a training and drives
  * it.
  *
- *   synchronous        Gradients are summed in every step, and Darknet's own update follows, or the
- *                      communicator's. The flat buffer holds the momentum, too; each rank keeps
- *                      1/size of it, so the sum holds it once (docs/internals/mechanisms.md).
- *   separate_momentum  The same with the momentum in memory of its own, so that the flat buffer
- *                      holds the gradient alone: for lossy compressors, LARS, cmn_clip, and
- *                      for cmn_nonfinite=skip, which throws a gradient away and keeps the
- *                      momentum. Here, too, the communicator may update.
- *   double_buffering   As separate_momentum, one step late: the sum of a step travels during the
- *                      next one. Source: ChainerMN's double-buffering optimizer (Akiba et al.,
- *                      2017).
+ *   synchronous        Gradients are summed in every step; then Darknet or the communicator
+ *                      updates. The flat buffer also holds the momentum: each rank keeps 1/size
+ *                      of it, so the sum contains it once (docs/internals/mechanisms.md).
+ *   separate_momentum  Like synchronous, with the momentum in its own memory, so that the flat
+ *                      buffer holds only the gradient: for lossy compressors, LARS, cmn_clip, and
+ *                      for cmn_nonfinite=skip, which discards a gradient and keeps the momentum.
+ *                      The communicator may update here, too.
+ *   double_buffering   Like separate_momentum, one step late: the sum of a step is exchanged
+ *                      during the next one. Source: ChainerMN's double-buffering optimizer (Akiba
+ *                      et al., 2017).
  *   local_sgd          Each rank updates by itself; every k steps weights and momentum become
  *                      their means. Sources: Stich, "Local SGD Converges Fast and Communicates
- *                      Little", 2019; with the momentum averaged, too: Yu, Jin, Yang, "On the
- *                      Linear Speedup Analysis of Communication Efficient Momentum SGD", 2019.
- *   delayed_local_sgd  As local_sgd, but the mean of the weights arrives one period late, and
- *                      each rank keeps its momentum. */
+ *                      Little", 2019; with averaged momentum: Yu, Jin, Yang, "On the Linear
+ *                      Speedup Analysis of Communication Efficient Momentum SGD", 2019.
+ *   delayed_local_sgd  Like local_sgd, but the mean of the weights arrives one period late, and
+ *                      each rank keeps its own momentum. */
 #ifndef CMN_UPDATE_POLICY_H
 #define CMN_UPDATE_POLICY_H
 
@@ -31,255 +31,263 @@
 
 struct cmn_optimizer;
 
-/* The numbers of an update. */
+/* Parameters of an update. */
 struct cmn_rule {
     int batch;
     float rate, momentum, decay;
-    int done; /* the update has happened: Darknet's own is not to follow */
+    int done; /* Darknet's own update must not follow */
 };
 
-/* Who owns an entry of the state. */
+/* Says which ranks need an entry of the state. */
 enum cmn_state_owner {
     CMN_STATE_END,
-    CMN_STATE_OF_COMMUNICATOR, /* this rank's; nothing to other communicators, or on other nodes */
+    CMN_STATE_OF_COMMUNICATOR, /* only for this rank, with this communicator and these nodes */
     CMN_STATE_OF_RANK,
     CMN_STATE_OF_ALL,  /* the same on all ranks */
-    CMN_STATE_MOMENTUM /* the same on all ranks, however many they are */
+    CMN_STATE_MOMENTUM /* the same on all ranks, for any number of ranks */
 };
 
 struct cmn_update_policy {
     const char *name;
-    const char *key;  /* the key that asks for it, for messages; NULL: none does */
-    int own_velocity; /* the momentum is kept apart from the gradients (o->velocity) */
-    int own_weights;  /* ranks have weights and momentum of their own between two means */
-    int sends_copy;   /* what is exchanged is a copy, after backward */
-    int steps;        /* the communicator may update, too (its step) */
-    int blocks;       /* as large as the flat buffer that open gets, the communicator's included */
+    const char *key;  /* the key that selects it, for messages; NULL: no key does */
+    int own_velocity; /* the momentum lies outside the flat buffer (o->velocity) */
+    int own_weights;  /* between two means each rank has its own weights and momentum */
+    int sends_copy;   /* a copy is exchanged, after backward */
+    int steps;        /* the communicator may update (its call `step`) */
+    int blocks;       /* blocks that open gets, each of the flat buffer's size */
 
-    /* Collective, blocking. The gradients lie in the flat buffer: gets memory. */
+    /* Collective, blocking. Gets the policy's memory. The gradients already lie in the flat
+     * buffer. */
     void (*open)(struct cmn_optimizer *o);
-    /* Optional. Local. All ranks have the same weights now; what the policy keeps begins from
-     * them. */
+    /* Optional. Local, or collective where it prepares an exchange. All ranks have the same weights
+     * now; the policy initialises its state from them. */
     void (*begin)(struct cmn_optimizer *o);
-    /* Collective, blocking; `images` of all ranks are in the step. Updates, or says in *rule what
-     * Darknet's update is to use. Returns 1 when o->metrics holds sums over all ranks, and 0 when
-     * they come in a later step. */
+    /* Collective, blocking. The step has `images` images of all ranks. Updates the weights, or sets
+     * in *rule what Darknet's update must use. Returns 1 if o->metrics now holds sums over all
+     * ranks, and 0 if they arrive in a later step. */
     int (*update)(struct cmn_optimizer *o, struct cmn_rule *rule, int images);
-    /* Optional. Collective, after each update; blocks where a mean is due, or `synchronise` asks
-     * for it: then all ranks have the same weights. Returns as update does. */
+    /* Optional. Collective, after each update. Blocks if a mean is due or `synchronise` asks for
+     * it; then all ranks have the same weights. Returns the same as update. */
     int (*after_update)(struct cmn_optimizer *o, int synchronise);
-    /* Collective, in place of update: the gradients of this step are thrown away, on all ranks.
-     * What an earlier step has begun is still used. Returns as update does. */
+    /* Collective; called instead of update. All ranks discard the gradients of this step. The sums
+     * of an exchange that began in an earlier step are still used. Returns the same as update. */
     int (*skip)(struct cmn_optimizer *o, struct cmn_rule *rule, int images);
-    /* Local, while nothing is under way. Entry i of what a restart needs besides weights and flat
-     * buffer, and whose it is. */
+    /* Local, while no exchange is under way. Sets *state to entry i of what a restart needs besides
+     * the weights and the flat buffer, and returns its owner. */
     enum cmn_state_owner (*state)(struct cmn_optimizer *o, int i, struct cmn_state *state);
-    /* Optional. Collective, blocking. Completes what is under way. */
+    /* Optional. Collective, blocking. Completes the exchange that is under way. */
     void (*complete)(struct cmn_optimizer *o);
-    /* Optional. Local. After a resume: stop requests in restored metrics are removed. */
+    /* Optional. Local, after a resume. Removes stop requests from restored metrics. */
     void (*forget_stop_requests)(struct cmn_optimizer *o);
-    /* Optional. Local. Whether all ranks have the same weights; NULL: always. */
+    /* Optional. Local. Returns whether all ranks have the same weights; NULL: they always do. */
     int (*synchronised)(const struct cmn_optimizer *o);
-    /* Local. Frees what open got. */
+    /* Local. Frees the memory that open got. */
     void (*close)(struct cmn_optimizer *o);
 };
 
 extern const struct cmn_update_policy cmn_synchronous, cmn_separate_momentum, cmn_double_buffering,
     cmn_local_sgd, cmn_delayed_local_sgd;
 
-/* A copy of the gradients, or of weights and momentum, that travels while the next steps
- * compute. */
+/* A copy of the gradients, or of the changes of weights and momentum, that is exchanged while the
+ * next steps compute. */
 struct cmn_exchange_copy {
     struct cmn_exchange x;
     struct cmn_span *tensor; /* of x */
-    float *own;              /* its memory where the communicator gives none */
-    int under_way;           /* begun, and not waited for */
-    int arrived;             /* the sums are there, and not used */
+    float *own;              /* its memory if the communicator provides none; NULL: it does */
+    int under_way;           /* its exchange has begun and was not waited for */
+    int arrived;             /* it holds sums that were not used yet */
 };
 
-/* On a GPU: the host's page-locked copy of a block, for checkpoints. */
+/* A page-locked copy of a GPU block on the host, for checkpoints. */
 struct cmn_host_copy {
     float *block, *host;
     size_t n;
 };
 enum { CMN_HOST_COPIES_AT_MOST = 8 };
 
-/* The momentum, where it lies apart from the gradients. */
+/* The momentum, if it lies apart from the gradients. */
 struct cmn_velocity {
-    float *at; /* as the flat buffer lies; NULL: the momentum is in the flat buffer */
-    /* With a communicator that steps the ranks of a node share it, and one of them fills it. */
+    float *at; /* laid out like the flat buffer; NULL: the momentum is in the flat buffer */
+    /* `ours`: the memory is not the communicator's. A communicator with `step` shares it among the
+     * ranks of a node; the rank with `fills` is the one that reads and writes it for
+     * checkpoints. */
     int ours, fills;
-    /* A checkpoint names it as if it were in the flat buffer: on a GPU it lies apart only for the
-     * update's sake, and on the CPU it does not. */
+    /* A checkpoint names the momentum as if it were in the flat buffer, because on the CPU it would
+     * be: on a GPU it lies apart only for the sake of the update kernel. */
     int as_gradients;
-    /* Where own_update: Darknet's update follows, with sums and momentum in the flat buffer. */
+    /* Darknet's update follows, with sums and momentum in the flat buffer (own_update, or Adam on
+     * the CPU with double buffering). */
     int darknet_follows;
 };
 
 /* Buckets of gradients that are exchanged while backward still runs. */
 struct cmn_buckets {
     int layers;
-    size_t *final; /* floats of the flat buffer that are final when backward has done layer i */
+    size_t *final; /* [i]: floats that are final once backward has computed layer i */
     struct cmn_bucket_tuner tuner;
-    size_t floats; /* of a bucket in the current step; 0: no overlap */
+    size_t floats; /* floats of a bucket in the current step; 0: no overlap */
     size_t begun;  /* floats whose exchange has begun in the current step */
 };
 
 struct cmn_optimizer {
     const struct cmn_update_policy *policy;
-    void *state; /* the policy's own */
+    void *state; /* private to the policy */
     const struct cmn_topology *topology;
     const struct cmn_options *options;
-    /* Without the calls that the policy cannot use (gradients are opened with this one); whole. */
+    /* `communicator` lacks the calls that the policy cannot use; gradients are opened with it.
+     * `whole` is the complete one. */
     struct cmn_communicator communicator;
     const struct cmn_communicator *whole;
     void *self;
     struct cmn_gradients *gradients;
-    struct cmn_accumulation *accumulation; /* with cmn_exact */
+    struct cmn_accumulation *accumulation; /* only with cmn_exact */
     struct cmn_buckets buckets;
     struct cmn_velocity velocity;
     struct cmn_ema ema;
     struct cmn_host_copy host_copy[CMN_HOST_COPIES_AT_MOST + 1]; /* the last is empty */
 
-    /* Which rule updates. */
-    int adam;            /* Adam's rule, and no momentum; not where own_update */
-    int own_adam;        /* on a GPU: one kernel updates all tensors by it, not Darknet */
-    int own_update;      /* on a GPU: only Darknet knows how the weights are updated */
-    int darknet_updates; /* Darknet updates in the current step: the average has to follow */
+    /* The rule that updates. */
+    int adam;            /* Adam's rule, without a momentum; 0 if own_update */
+    int own_adam;        /* on a GPU: our kernel updates all tensors by it, not Darknet */
+    int own_update;      /* on a GPU: only Darknet implements the update that the cfg asks for */
+    int darknet_updates; /* Darknet updates in this step; the average must follow */
 
-    /* The current step. */
-    float metrics[CMN_METRICS]; /* in: this rank's; out: sums over all ranks, if update says so */
-    double updating;            /* seconds of the update that were no exchange */
-    double loss_scale;          /* the gradients are those of the loss times this */
-    double squares; /* the sum of the sums' squares, where the exchange has made it; or -1 */
-    int too_large;  /* tensor whose sum did not fit into 16 bits, or -1 */
-    double keeps;   /* the update takes this part of the sums: 1, less with cmn_clip */
-    long clipped;   /* steps since the training began */
+    /* State of the current step. */
+    float metrics[CMN_METRICS]; /* in: this rank's; out: sums over all ranks, if update returns 1 */
+    double updating;            /* seconds spent in the update, without the exchange */
+    double loss_scale;          /* the loss was multiplied by this before backward */
+    double squares; /* sum of the squares of all sums, if the exchange computed it; or -1 */
+    int too_large;  /* the tensor whose sum overflowed 16 bits, or -1 */
+    double keeps;   /* the update multiplies the sums by this: 1, or less with cmn_clip */
+    long clipped;   /* number of steps that were clipped since the training began */
 };
 
-/* What is common to the policies' files. */
+/* The policies share the calls below. */
 
-/* Collective where the communicator steps, else local. Zeroed memory for the momentum, as the flat
- * buffer lies; and its end, which is local. */
+/* cmn_velocity_open() is collective if the communicator has `step`, else local; it gets zeroed
+ * memory for the momentum, laid out like the flat buffer. cmn_velocity_close() is local. */
 void cmn_velocity_open(struct cmn_optimizer *o);
 void cmn_velocity_close(struct cmn_optimizer *o);
 
-/* Local, not blocking. After cmn_velocity_update() where o->own_update: the flat buffer, which
- * holds nothing that is needed, becomes what Darknet's update expects, which is to follow.
- * Otherwise there is none to follow. */
+/* Local, not blocking. If Darknet's update is to follow (velocity.darknet_follows), fills the flat
+ * buffer with what that update expects: sums plus momentum. Otherwise sets rule->done. The flat
+ * buffer must hold nothing that is still needed. */
 void cmn_velocity_to_darknet(struct cmn_optimizer *o, struct cmn_rule *rule, int images);
-/* After Darknet's update: copies what it has left of it. */
+/* Local. After Darknet's update: copies the momentum that it left in the flat buffer back. */
 void cmn_velocity_from_darknet(struct cmn_optimizer *o);
 
-/* Clipping by the global norm (cmn_clip): a step whose gradient is longer than a limit is made as
- * long as the limit. Local.
+/* Clipping by the global norm (cmn_clip): a gradient that is longer than the limit is scaled to the
+ * length of the limit. Local.
  *
- * With s the sum of the gradients over all images of a step, as the update sees it, and n those
- * images:
+ * With s the sum of the gradients over all images of a step, and n the number of those images:
  *     norm = |s / n|, over the values of all tensors: the L2 norm of the mean gradient
  *     s = s * min(1, limit / (norm + 1e-6))
- * The gradient is the loss's alone, as PyTorch's clip_grad_norm_ has it: decay and momentum come
- * after it, and so does the learning rate. Source: Pascanu, Mikolov, Bengio, "On the difficulty of
+ * As in PyTorch's clip_grad_norm_ only the gradient of the loss is clipped; decay, momentum and
+ * learning rate are applied after it. Source: Pascanu, Mikolov, Bengio, "On the difficulty of
  * training recurrent neural networks", 2013.
  *
- * By what sums whose mean has that norm are multiplied: 1, or less. A norm that is NaN gives 1; an
- * infinite one 0, which makes NaN of infinite values. */
+ * Returns the factor for the sums, at most 1. A norm that is NaN gives 1; an infinite norm gives 0,
+ * which turns infinite values into NaN. */
 double cmn_clip_keeps(double limit, double norm);
 
-/* LARS (cmn_lars): a learning rate for each layer's weights, in proportion to their norm and not to
- * that of their gradient. Local.
+/* LARS (cmn_lars): each layer's weights get a learning rate that is proportional to their norm and
+ * independent of the norm of their gradient. Local.
  *
- * With w the weights, g the mean gradient of the batch's images, c the trust coefficient, d the
+ * With w the weights, g the mean gradient over the batch's images, c the trust coefficient, d the
  * decay, m the momentum and r the learning rate (of the schedule, times the layer's own factor):
  *     l = c * |w| / (|g| + d * |w|)
  *     v = m * v + r * l * (g + d * w)
  *     w = w - v
- * So what momentum keeps is in units of the weights: a later change of the rate does not change it.
- * l is 1 where the weights, or gradient and decay, are all 0. Biases and scales have no l, and are
- * updated as Darknet does. Source: You, Gitman, Ginsburg, "Large Batch Training of Convolutional
+ * The momentum is therefore in units of the weights, so a later change of the rate does not rescale
+ * it. l is 1 if the weights, or gradient and decay, are all 0. Biases and scales have no l and are
+ * updated as Darknet does it. Source: You, Gitman, Ginsburg, "Large Batch Training of Convolutional
  * Networks", 2017, algorithm 1.
  *
- * The l above, of the norms of the weights and of the sum of their gradients over `images`;
- * Darknet's gradients point downhill, which is the same to a norm. An update with momentum in units
- * of the weights takes rate = 1, and r * l as the factor of sum and decay. */
+ * Returns l, given the norms of the weights and of the sum of their gradients over `images`.
+ * Darknet's gradients point downhill, which does not change a norm. For a momentum in units of the
+ * weights the update takes rate = 1, and r * l as the factor of sum and decay. */
 double cmn_lars_rate(double weights, double sum, double coefficient, double images, double decay);
 
-/* Whether the host has to look at sums, or at what a GPU found in them, before they are used. */
+/* Local. Returns whether the host must read the sums, or the result of a GPU's check of them,
+ * before they are used. */
 int cmn_decides_by_sums(const struct cmn_optimizer *o);
 
-/* Local, the same on all ranks. Whether the sums in x over `images` are used: with
- * cmn_nonfinite=skip they are not where one did not fit into 16 bits (o->too_large), and are zeroed
- * then. With cmn_clip the update is to take o->keeps of them (cmn_clip_keeps). */
+/* Local, the same on all ranks. Returns whether the sums in x over `images` are used. With
+ * cmn_nonfinite=skip they are zeroed and not used if one of them overflowed 16 bits (o->too_large);
+ * with cmn_nonfinite=stop that ends the job. With cmn_clip the update must multiply them by
+ * o->keeps (cmn_clip_keeps). */
 int cmn_use_sums(struct cmn_optimizer *o, const struct cmn_exchange *x, int images);
 
-/* Local. Updates the weights with the sums over `images` and the momentum in o->velocity, and
- * zeroes the sums. For each weight w, with g the sum times o->keeps and v the momentum: u = g + v
- * + decay * w; w += rate * u; v = momentum * u. With cmn_lars each tensor of weights has a rate of
- * its own (cmn_lars_rate). With cmn_ema the average follows in the same pass (ema.h). Where
- * o->own_update the sums are added to the momentum, and cmn_velocity_to_darknet() is to follow. */
+/* Local. Updates the weights with the sums over `images` and with the momentum in o->velocity, and
+ * zeroes the sums. For each weight w, with g the sum times o->keeps and v the momentum: u = g + v +
+ * decay * w; w += rate * u; v = momentum * u. With cmn_lars each tensor of weights has its own rate
+ * (cmn_lars_rate). With cmn_ema the average follows in the same pass (ema.h). If o->own_update, it
+ * only adds the sums to the momentum; cmn_velocity_to_darknet() must follow. */
 void cmn_velocity_update(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule,
                          int images);
 
-/* Local. Says which tensor (o->too_large) did not fit into 16 bits. */
+/* Local. Writes a message to `text` that names the tensor whose sum overflowed 16 bits. */
 enum { CMN_TOO_LARGE = 256 };
 void cmn_say_too_large(const struct cmn_optimizer *o, int tensor, char text[CMN_TOO_LARGE]);
 
-/* Local. As cmn_velocity_update, where o->own_adam. */
+/* Local. Does the same as cmn_velocity_update() by Adam's rule, if o->own_adam. */
 void cmn_adam_update(struct cmn_optimizer *o, float *sums, const struct cmn_rule *rule, int images);
 
-/* Collective, blocking. Sums the flat buffer and o->metrics over all ranks. With a communicator
- * that steps and `rule`, all that follows is done, too: cmn_use_sums(), and where the policy keeps
- * the momentum apart cmn_velocity_update(), each rank a slice of it. Then rule->done. */
+/* Collective, blocking. Sums the flat buffer and o->metrics over all ranks. If the communicator has
+ * `step` and `rule` is not NULL, it also does what follows, each rank for a slice: cmn_use_sums()
+ * and, if the policy keeps the momentum apart, cmn_velocity_update(). It then sets rule->done. */
 void cmn_sum_gradients(struct cmn_optimizer *o, struct cmn_rule *rule, int images);
 
-/* Collective in order, not blocking. Backward has done layer i in the last micro-batch of a step:
- * begins the exchange of what is final, where that is a bucket. Returns whether it is. */
+/* Collective in order, not blocking. Backward has computed layer i in the last micro-batch of a
+ * step. Begins the exchange of the floats that are final, if they fill a bucket. Returns whether it
+ * did. */
 int cmn_sum_layer(struct cmn_optimizer *o, int i);
 
-/* Local. The floats of the flat buffer that cmn_sum_layer() will have begun to exchange with layer
- * i; 0: it begins nothing then. */
+/* Local. Returns up to which float of the flat buffer cmn_sum_layer(o, i) will have begun the
+ * exchange; 0: it will begin nothing. */
 size_t cmn_sum_will_begin(const struct cmn_optimizer *o, int i);
 
-/* Local, not blocking. Makes progress in exchanges that are under way. */
+/* Local, not blocking. Advances the exchanges that are under way. */
 void cmn_sum_poll(struct cmn_optimizer *o);
 
-/* Collective. x will be exchanged: the communicator gets memory for it (that of a compressor, which
- * a checkpoint can then fill), and begins nothing. */
+/* Collective. x will be exchanged later: the communicator gets its memory for it (such as a
+ * compressor's, which a checkpoint can then fill) and begins nothing. */
 void cmn_prepare(struct cmn_optimizer *o, const struct cmn_exchange *x);
 
-/* Collective when the communicator has memory of its own. The copy gets room for `blocks` blocks as
- * large as the flat buffer, one behind the other, and for metrics. */
+/* Collective if the communicator provides memory. The copy gets room for `blocks` consecutive
+ * blocks of the flat buffer's size, and for metrics. */
 void cmn_copy_open(struct cmn_optimizer *o, struct cmn_exchange_copy *copy, int blocks);
 
 /* Collective, not blocking. Begins the exchange of the copy. */
 void cmn_copy_begin(struct cmn_optimizer *o, struct cmn_exchange_copy *copy);
 
-/* Collective, blocking. Ends the exchange of the copy, if it is under way. */
+/* Collective, blocking. Completes the exchange of the copy, if it is under way. */
 void cmn_copy_complete(struct cmn_optimizer *o, struct cmn_exchange_copy *copy);
 
-/* Collective, blocking. Sums the copy over all ranks, now. */
+/* Collective, blocking. Sums the copy over all ranks. */
 void cmn_copy_sum(struct cmn_optimizer *o, struct cmn_exchange_copy *copy);
 
-/* Local. Stop requests in the copy's metrics are those of an earlier run: removes them. */
+/* Local. Removes stop requests from the copy's metrics: they belong to an earlier run. */
 void cmn_copy_forget_stop_requests(struct cmn_optimizer *o, struct cmn_exchange_copy *copy);
 
-/* Local. */
+/* Local. Frees the copy's memory, unless it is the communicator's. */
 void cmn_copy_close(struct cmn_optimizer *o, struct cmn_exchange_copy *copy);
 
-/* Local. Where the host has the n floats of a block: there, or, on a GPU, in a copy that the first
- * call makes. */
+/* Local. Returns the n floats of a block in the host's memory: the block itself or, on a GPU, a
+ * copy that the first call makes. The optimizer owns the copy. */
 float *cmn_host_copy(struct cmn_optimizer *o, float *block, size_t n);
 
-/* Local, blocking. All copies that were made become what the GPU has, or the other way round; or
- * end. */
+/* Local, blocking. Refreshes all these copies from the GPU (PULL), writes them to it (PUSH), or
+ * frees them (END). */
 enum cmn_host_copies { CMN_HOST_PULL, CMN_HOST_PUSH, CMN_HOST_END };
 void cmn_host_copies(struct cmn_optimizer *o, enum cmn_host_copies what);
 
-/* Local. Entry i of a policy's list; behind them come the communicator's. */
+/* Local. Sets *state to entry i of the policy's `entries` entries or, after these, to one of the
+ * communicator's, and returns its owner. */
 struct cmn_policy_entry {
     struct cmn_state state;
     enum cmn_state_owner owner;
-    int is_block; /* floats that lie where the flat buffer does */
+    int is_block; /* the data is floats in the flat buffer's memory: the CPU's, or the GPU's */
 };
 enum cmn_state_owner cmn_policy_entry(struct cmn_optimizer *o, const struct cmn_policy_entry *entry,
                                       int entries, int i, struct cmn_state *state);

@@ -6,10 +6,10 @@
 #include "base/memory.h"
 #include "transports/sum_tree.h"
 
-/* A new deal must save this part of a step: noise moves nothing. */
+/* A new deal must save this part of the time of a step; smaller differences are noise. */
 static const double worth = .05;
 
-/* Where a clock has not moved. */
+/* Lower limit of a measured time in seconds: a clock may not have advanced. */
 static const double least = 1e-9;
 
 void cmn_balance_deal(const double *seconds, int ranks, int micro_batches, int *count)
@@ -91,7 +91,7 @@ static void begin_deal(struct cmn_balance *b, long step, const int *count)
     int *spare = b->first[0];
 
     pthread_mutex_lock(&b->lock);
-    b->first[0] = b->first[1]; /* it has begun: deals are further apart than it waits */
+    b->first[0] = b->first[1]; /* deals are more than two steps apart, so this one is in use */
     b->first[1] = spare;
     for (int rank = 0; rank < b->ranks; rank++) {
         spare[rank + 1] = spare[rank] + count[rank];

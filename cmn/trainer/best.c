@@ -43,7 +43,7 @@ int cmn_best_owns(const struct cmn_model *m, const char *file)
     return cmn_validates(m->session, m->net) && cmn_best_is(m, file);
 }
 
-/* Rank 0. Returns whether the weights are in the file. */
+/* Local, rank 0. Returns whether the weights are in the file. */
 static int write_file(struct cmn_step *step)
 {
     struct cmn_model *m = step->model;
@@ -62,7 +62,7 @@ static int write_file(struct cmn_step *step)
     return 0;
 }
 
-/* Collective. The same on all ranks. */
+/* Collective. Returns, on all ranks, whether rank 0 has written the file. */
 static int save(struct cmn_step *step)
 {
     const struct cmn_topology *top = &step->session->topology;
@@ -120,7 +120,7 @@ void cmn_best_validated(struct cmn_best *b, struct cmn_step *step, double value,
     const struct cmn_options *o = &s->options;
     int better;
 
-    /* As a checkpoint gives it back: its text has 15 digits, which make the same float. */
+    /* Rounded to float, because a checkpoint restores it with 15 digits as the same float. */
     value = (double)(float)value;
     cmn_mpi_bcast(&value, sizeof value, MPI_BYTE, s->topology.world);
     if (!(value >= 0) && o->patience) {

@@ -11,7 +11,7 @@
 #include "compression/compressor.h"
 #include "engine/recurrent_state.h"
 
-/* The next item of the list, of `bytes` at `data`. */
+/* Appends an item of `bytes` bytes at `data` to the list and returns it. */
 static struct cmn_checkpoint_item *add(struct cmn_checkpointing *c, const char *name, void *data,
                                        size_t bytes)
 {
@@ -30,7 +30,7 @@ static struct cmn_checkpoint_item *add(struct cmn_checkpointing *c, const char *
     return item;
 }
 
-/* Of which each rank has its own. */
+/* Appends an item of which each rank has its own. */
 static struct cmn_checkpoint_item *add_own(struct cmn_checkpointing *c, const char *name,
                                            void *data, size_t bytes, enum cmn_merge merge)
 {
@@ -41,7 +41,7 @@ static struct cmn_checkpoint_item *add_own(struct cmn_checkpointing *c, const ch
     return item;
 }
 
-/* Of which all ranks hold the same. */
+/* Appends an item that is the same on all ranks; rank 0 writes it. */
 static struct cmn_checkpoint_item *add_common(struct cmn_checkpointing *c, const char *name,
                                               void *data, size_t bytes)
 {
@@ -66,8 +66,8 @@ size_t cmn_saved_count(const struct cmn_checkpointing *c, const char *key)
     return value > 0 && value < 9e15 ? (size_t)value : 0;
 }
 
-/* How much larger a sum over the images of a step is now: 1 unless other ranks wrote the
- * checkpoint. */
+/* Returns the factor by which a sum over the images of a step is larger now; it is 1 if the
+ * checkpoint was written by as many ranks. */
 static double step_ratio(const struct cmn_checkpointing *c)
 {
     double then = c->saved && !c->by.same_ranks ? cmn_saved_number(c, "step_images") : 0;
@@ -82,8 +82,8 @@ static void tensor_name(const struct cmn_tensor *x, const char *before, char nam
     snprintf(name, CMN_TENSOR_NAME, "%s%d.%s%s", before, x->layer, x->part, x->name);
 }
 
-/* Momentum of x, whose gradient begins at float `at` of the block. It is a sum over the images of a
- * step. */
+/* Adds the momentum of x, whose gradient begins at float `at` of the block. Momentum is a sum over
+ * the images of a step. */
 static void add_momentum(struct cmn_checkpointing *c, const struct cmn_tensor *x, const char *name,
                          size_t at, int reading)
 {
@@ -94,7 +94,7 @@ static void add_momentum(struct cmn_checkpointing *c, const struct cmn_tensor *x
     float scale = 1;
 
     if (part.n && reading && !c->by.same_nodes) {
-        /* All of it counts once in the next sum, whichever rank has it. */
+        /* The momentum must be in the next sum once, no matter which rank has it. */
         first = at;
         end = part.whole || !c->session->topology.rank ? at + x->n : at;
         scale = (float)(cmn_saved_number(c, "momentum_copies") * step_ratio(c));
@@ -108,7 +108,7 @@ static void add_momentum(struct cmn_checkpointing *c, const struct cmn_tensor *x
     }
 }
 
-/* A rank that updates by itself keeps momentum of its own images. */
+/* Adds the momentum of a rank that updates by itself: it covers only this rank's images. */
 static void add_own_momentum(struct cmn_checkpointing *c, const struct cmn_tensor *x,
                              const char *name)
 {
@@ -122,7 +122,8 @@ static void add_own_momentum(struct cmn_checkpointing *c, const struct cmn_tenso
     }
 }
 
-/* Adam's moments are those of sums over a step's images: m of the sum, v of its square. */
+/* Returns the factor for Adam's moments, which are averages of sums over a step's images: m of the
+ * sum, v of its square. */
 static float moment_scale(const struct cmn_checkpointing *c, const struct cmn_tensor *x)
 {
     int square = x->name[strlen(x->name) - 1] == 'v';
@@ -131,7 +132,8 @@ static float moment_scale(const struct cmn_checkpointing *c, const struct cmn_te
     return (float)(square ? ratio * ratio : ratio);
 }
 
-/* Equal on all ranks, or each rank's own where they are not. */
+/* Adds an item that is equal on all ranks or, if the policy does not keep them equal, each rank's
+ * own. */
 static struct cmn_checkpoint_item *add_replica(struct cmn_checkpointing *c, const char *name,
                                                void *data, size_t bytes, enum cmn_merge merge)
 {
@@ -167,7 +169,7 @@ static void add_tensors(struct cmn_checkpointing *c, int reading)
             add_replica(c, name, *x->at, bytes, CMN_MERGE_MEAN)->layer = x->layer + 1;
             break;
         case CMN_STATISTIC:
-            /* Other ranks begin with what all had together. */
+            /* If the number of ranks has changed, all of them begin with the average. */
             if (!reading || c->by.same_ranks) {
                 add_own(c, name, *x->at, bytes, CMN_MERGE_DROP);
             }
@@ -230,7 +232,7 @@ const char *cmn_contents_not_finite(const struct cmn_checkpointing *c)
 
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *x = &g->tensor[i];
-        /* The variance of a single value is NaN, and does no harm. */
+        /* Statistics may hold NaN: the variance of a single value is NaN, and does no harm. */
         for (size_t k = 0; x->kind != CMN_STATISTIC && k < x->n; k++) {
             if (!isfinite((*x->at)[k])) {
                 snprintf(name, sizeof name, "layer %d %s%s", x->layer, x->part, x->name);
@@ -241,7 +243,7 @@ const char *cmn_contents_not_finite(const struct cmn_checkpointing *c)
     return NULL;
 }
 
-/* ---- what else is kept ---- */
+/* ---- other contents ---- */
 
 static void add_optimizer(struct cmn_checkpointing *c)
 {
@@ -270,7 +272,7 @@ static void add_optimizer(struct cmn_checkpointing *c)
     }
 }
 
-/* The same on all ranks, however many they are. */
+/* Appends an item that is the same on all ranks, for any number of ranks. */
 static struct cmn_checkpoint_item *add_same(struct cmn_checkpointing *c, const char *name,
                                             void *data, size_t bytes)
 {
@@ -278,7 +280,7 @@ static struct cmn_checkpoint_item *add_same(struct cmn_checkpointing *c, const c
                                                  : add_own(c, name, data, bytes, CMN_MERGE_FIRST);
 }
 
-/* Whether there is an average to be kept, or one to be had. */
+/* Returns whether there is an average to write, or to read. */
 static int has_ema(const struct cmn_checkpointing *c, int reading)
 {
     return c->model->optimizer.ema.decay > 0 && (!reading || cmn_saved_count(c, "ema_kept"));
@@ -312,7 +314,7 @@ static void add_ema(struct cmn_checkpointing *c, int reading)
     }
 }
 
-/* One row for each sequence of a text; the ranks' rows make up one tensor. */
+/* Adds a tensor with a row for each sequence of a text; each rank has the rows of its sequences. */
 static void add_rows(struct cmn_checkpointing *c, const char *name, void *data, size_t row,
                      size_t rows, enum cmn_values values)
 {
@@ -322,7 +324,7 @@ static void add_rows(struct cmn_checkpointing *c, const char *name, void *data, 
         item = add(c, name, data, row * rows);
         item->first = row * (size_t)c->step->feed->share.first_sequence;
         item->values = values;
-        item->optional = 1; /* there were fewer sequences; rnn layers carry a state on GPUs alone */
+        item->optional = 1; /* a file may have fewer rows; rnn layers have a state only on GPUs */
     }
 }
 
@@ -339,7 +341,8 @@ static void list_items(struct cmn_checkpointing *c, int reading)
     if (has_ema(c, reading)) {
         add_ema(c, reading);
     }
-    /* With cmn_exact each micro-batch begins with 0, or has sequences of a text of its own. */
+    /* With cmn_exact each micro-batch begins with a state of 0 or, for a text, has its own
+     * sequences. */
     for (int i = 0; cmn_recurrent_state_at(c->model->net, i, &hidden); i++) {
         size_t sequences = exact ? hidden.sequences * (size_t)q->groups : hidden.sequences;
         snprintf(name, sizeof name, "hidden.%d.%d", hidden.layer, hidden.which);
@@ -350,13 +353,13 @@ static void list_items(struct cmn_checkpointing *c, int reading)
     add_own(c, "random.own", cmn_random_stream(1), sizeof(uint64_t), CMN_MERGE_DROP);
     add_own(c, "row", c->row, sizeof c->row, CMN_MERGE_FIRST);
     add_rows(c, "offsets", c->offset, sizeof *c->offset, c->offset && !spare ? c->offsets : 0,
-             CMN_VALUES_ANY); /* into a text that has not been read yet */
+             CMN_VALUES_ANY); /* the text's length is not known yet */
 }
 
 static int check_row(const struct cmn_checkpointing *c)
 {
     static const struct cmn_number sums[] = {
-        {"loss", 0, 0, 0}, /* is not looked at: it may be NaN, and the row then says so */
+        {"loss", 0, 0, 0}, /* not checked: a row may have a loss of NaN */
         {"right answers", 0, 1e12, 0},
         {"images", 0, 1e12, 0},
         {"compute", -1e12, 1e12, 0},
@@ -393,10 +396,10 @@ void cmn_contents_to_write(struct cmn_checkpointing *c)
 
 void cmn_contents_refer_to_weights(struct cmn_checkpointing *c, struct cmn_snapshot *to)
 {
-    size_t begin = 0, end = 0; /* of a layer */
+    size_t begin = 0, end = 0; /* range of a layer in the weights, in bytes */
     int layer = 0;
 
-    /* The items begin with the last layer, the weights with the first one. */
+    /* The items go from the last layer to the first, the weights from the first to the last. */
     for (int i = c->items - 1; i >= 0; i--) {
         struct cmn_checkpoint_item *item = &c->item[i];
         size_t behind;
@@ -415,7 +418,7 @@ void cmn_contents_to_read(struct cmn_checkpointing *c)
 {
     const struct cmn_gradients *g = &c->model->gradients;
 
-    /* Momentum that other ranks hold is 0 here. */
+    /* Momentum that other ranks read must be 0 here. */
     for (int i = 0; i < g->tensors; i++) {
         if (g->tensor[i].kind == CMN_GRADIENT) {
             memset(*g->tensor[i].at, 0, g->tensor[i].n * sizeof(float));

@@ -1,9 +1,9 @@
-/* What a rank puts into a checkpoint of a training and gets out of it: tensors, and what the update
- * policy and the sequences of a text keep.
+/* The contents of a training's checkpoint, as one rank writes and reads them: tensors, and the
+ * state of the update policy and of the sequences of a text.
  *
- * What is equal on all ranks is rank 0's to write: weights, momentum kept apart, Adam's moments.
- * Each rank writes its part of the momentum that lies among the gradients. With local SGD, and
- * without an exchange, each rank writes all of its own. */
+ * Rank 0 writes what is equal on all ranks: weights, momentum that lies apart, Adam's moments. Each
+ * rank writes its part of the momentum that lies in the flat buffer. With local SGD, and without an
+ * exchange, each rank writes everything of its own. */
 #ifndef CMN_CHECKPOINT_CONTENTS_H
 #define CMN_CHECKPOINT_CONTENTS_H
 
@@ -24,64 +24,67 @@ struct cmn_checkpointing {
     struct cmn_step *step;
     struct cmn_training_progress *progress;
 
-    struct cmn_writer *writer; /* rank 0, where checkpoints are taken */
-    int lock;                  /* rank 0, where none are: of the backup folder; -1: none */
+    struct cmn_writer *writer; /* rank 0, if checkpoints are taken */
+    int lock;                  /* rank 0, if none are taken: lock of the backup folder, or -1 */
     struct cmn_checkpoint_file
-        *file;            /* rank 0, from the start of a resumed training to its first step */
-    int resumes;          /* from a checkpoint */
-    int lost;             /* the last checkpoint could not be written */
-    char run[CMN_RUN_ID]; /* rank 0: the training's id, the same after each restart; 16 digits */
-    cJSON *saved;         /* its description of the training; on all ranks */
-    struct cmn_checkpoint_origin by; /* who wrote it */
-    char places[CMN_PLACES];         /* each rank's node, or a hash of them */
-    char *layout;                    /* cmn_replicas_describe() at the cfg's size */
-    char list_hash[CMN_LIST_HASH];   /* of the training list; "": not known */
+        *file;            /* rank 0: the checkpoint to resume from, until the first step */
+    int resumes;          /* the training resumes from a checkpoint */
+    int lost;             /* the last checkpoint of the training could not be written */
+    char run[CMN_RUN_ID]; /* rank 0: the training's id, kept through restarts; 16 digits */
+    cJSON *saved;         /* the description in `file`; on all ranks */
+    struct cmn_checkpoint_origin by; /* the ranks that wrote `file` */
+    char places[CMN_PLACES];         /* each rank's node, or a hash of these */
+    char *layout;                    /* cmn_replicas_describe() at the cfg's image size */
+    char list_hash[CMN_LIST_HASH];   /* hash of the training list; "": not known */
 
     struct cmn_checkpoint_item *item;
     int items, room;
-    /* Statistics merged over the ranks, in the order of the tensors, and those of cmn_ema. */
+    /* Rolling statistics averaged over the ranks, in the order of the tensors; and those of
+     * cmn_ema. */
     float *averages, *ema_averages;
-    double row[CMN_ROW_VALUES]; /* sums since the last row */
-    size_t *offset;             /* of this rank's sequences in a text; the trainer's, or NULL */
-    size_t offsets, restored;   /* their number; how many were in the checkpoint */
+    double row[CMN_ROW_VALUES]; /* sums since the last row of the report */
+    size_t *offset;             /* of this rank's sequences in a text; or NULL */
+    size_t offsets, restored;   /* their number; how many of them were in the checkpoint */
 
-    struct cmn_snapshot *ready; /* rank 0: collected, and not given to the writer */
-    cJSON *ready_training;      /* its description, which it owns */
+    struct cmn_snapshot *ready; /* rank 0: collected, not yet passed to the writer */
+    cJSON *ready_training;      /* its description; `ready` owns it */
     long ready_iteration;
-    size_t ready_seen, written_seen; /* images, of it and of the one that the writer has */
-    long announced;                  /* the last one known to be on the disk; 0: none */
-    int nonfinite_said;              /* people know that none is taken of NaN or Inf weights */
+    size_t ready_seen, written_seen; /* images seen, of `ready` and of the writer's one */
+    long announced;                  /* iteration of the last one on the disk; 0: none */
+    int nonfinite_said;              /* a line has said that none is taken of NaN or Inf weights */
 };
 
-/* All local. */
+/* All calls below are local. */
 
-/* Numbers of a checkpoint's "progress", whose ranges cmn_identity_fits() has checked; 0 when there
- * is none of that name. */
+/* Return a number of the checkpoint's "progress", or 0 if there is none of that name.
+ * cmn_identity_fits() has checked their ranges. */
 double cmn_saved_number(const struct cmn_checkpointing *c, const char *key);
 size_t cmn_saved_count(const struct cmn_checkpointing *c, const char *key);
 
-/* Fill c->item with the tensors that this rank writes into a checkpoint, or reads from the one that
+/* Fill c->item with the tensors that this rank writes to a checkpoint, or reads from the one that
  * c->saved and c->by describe. The items point to the training's own memory. */
 void cmn_contents_to_write(struct cmn_checkpointing *c);
 void cmn_contents_to_read(struct cmn_checkpointing *c);
 
-/* Rank 0: items that the weights of the snapshot hold already are not written again. */
+/* Rank 0 only. Refers items to the same bytes in the snapshot's weights, so that they are not
+ * written twice. */
 void cmn_contents_refer_to_weights(struct cmn_checkpointing *c, struct cmn_snapshot *to);
 
-/* Whether what was read may be what they hold: a checksum says nothing about who has made it. 0, or
- * -1 with a reason: tensor, value, what it may be. */
+/* Checks that the items hold values that a training can have written: a checksum does not tell who
+ * has made it. Returns 0, or -1 with a reason that names tensor, value and range. */
 int cmn_contents_check(const struct cmn_checkpointing *c);
 
-/* The host's copy of all tensors becomes the device's, or the other way round. Nothing on the
- * CPU. */
+/* Copy all tensors from the GPU to the host (pull), or from the host to the GPU (push). They do
+ * nothing for tensors on the CPU. */
 void cmn_contents_pull(struct cmn_checkpointing *c);
 void cmn_contents_push(struct cmn_checkpointing *c);
 
-/* Copies the rolling statistics to c->averages or c->ema_averages (`into`), which gets memory; they
- * are merged over the ranks at that time. */
+/* Copies the rolling statistics to *into (&c->averages or &c->ema_averages), and allocates it in
+ * the first call. Call it while the statistics are averaged over the ranks. */
 void cmn_contents_keep_averages(struct cmn_checkpointing *c, float **into);
 
-/* The name of a tensor that holds NaN or Inf on the host (the thread's own), or NULL. */
+/* Returns the name of a tensor that holds NaN or Inf on the host, or NULL. The text is the thread's
+ * own. */
 const char *cmn_contents_not_finite(const struct cmn_checkpointing *c);
 
 #endif

@@ -42,10 +42,10 @@ static void report_not_written(struct cmn_checkpointing *c, long iteration, cons
                      : "training continues and tries again at the next one");
 }
 
-/* ---- putting one together ---- */
+/* ---- collecting ---- */
 
-/* Collective, blocking. Whether the weights of all ranks are finite; the job ends where that is
- * asked for. */
+/* Collective, blocking. Returns whether the weights of all ranks are finite. If they are not, it
+ * ends the job unless cmn_nonfinite=ignore. */
 static int check_finite(struct cmn_checkpointing *c)
 {
     const char *what = cmn_contents_not_finite(c);
@@ -54,7 +54,7 @@ static int check_finite(struct cmn_checkpointing *c)
     if (cmn_mpi_first_bad(what != NULL, c->session->topology.world) < 0) {
         return 1;
     }
-    if (!ignore && what) { /* the others wait for this one's end */
+    if (!ignore && what) { /* the other ranks wait until this one has ended the job */
         cmn_fatal(
             "after iteration %ld %s holds NaN or Inf: no checkpoint is taken of such a network",
             iteration_of(c), what);
@@ -68,7 +68,8 @@ static int check_finite(struct cmn_checkpointing *c)
     return 0;
 }
 
-/* Collective. The weights file at its begin: the merged state of all ranks. */
+/* Collective. Writes the begin of the checkpoint, a weights file with the merged state of all
+ * ranks, and keeps the averaged statistics. */
 static void add_weights(struct cmn_checkpointing *c, struct cmn_snapshot *to)
 {
     FILE *out = to ? cmn_snapshot_weights(to) : NULL;
@@ -184,7 +185,8 @@ static void wait_for_writer(struct cmn_checkpointing *c)
     report_results(c);
 }
 
-/* A checkpoint says which rows there are: no power cut may take them, and leave it. */
+/* Syncs the report, because the checkpoint counts on its rows: a power cut must not lose them and
+ * keep the checkpoint. */
 static void sync_report(void *session)
 {
     cmn_report_sync(((struct cmn_session *)session)->report);
@@ -197,7 +199,7 @@ void cmn_checkpointing_write(struct cmn_checkpointing *c)
     }
     if (c->ready) {
         cmn_identity_amend(c->ready_training, c);
-        wait_for_writer(c); /* its results are said before the next one's take their place */
+        wait_for_writer(c); /* its results are printed before those of the next one replace them */
         cmn_writer_before_rename(c->writer, sync_report, c->session);
         c->written_seen = c->ready_seen;
         if (cmn_writer_start(c->writer, c->ready, c->ready_iteration)) {

@@ -15,9 +15,9 @@
 #include "engine/gradients.h"
 #include "engine/inference.h"
 
-/* ---- whose images ---- */
+/* ---- the division of a step ---- */
 
-/* cmn_batch=per_rank, and all that is no training: a batch for each rank. */
+/* Each rank has a batch of its own: for cmn_batch=per_rank, and for all commands but trainings. */
 static struct cmn_share own_batches(int batch, int micro_batches, int rank, int ranks)
 {
     return (struct cmn_share){
@@ -32,8 +32,8 @@ static struct cmn_share own_batches(int batch, int micro_batches, int rank, int 
     };
 }
 
-/* Each rank has a part of every micro-batch: for what is computed from a micro-batch as a whole,
- * and for sequences, which a later micro-batch continues. */
+/* Each rank has a part of every micro-batch. This is needed if a layer computes something over a
+ * whole micro-batch, and for sequences, which later micro-batches continue. */
 static struct cmn_share slices(int batch, int micro_batches, int rank, int ranks)
 {
     int offset = (int)((long)batch * rank / ranks);
@@ -59,10 +59,11 @@ static struct cmn_share slices(int batch, int micro_batches, int rank, int ranks
 /* Each rank has some of the cfg's micro-batches.
  *
  * One process would update a rolling statistic R in every micro-batch: R = k R + (1 - k) x. After a
- * step of n micro-batches, of which ranks computed a few each,
+ * step of n micro-batches, which the N ranks have divided,
  *     R' = k^n R + sum over the ranks of k^(n - end) C,
- * with C what a rank's own micro-batches add, the last of which is number `end`. So each rank keeps
- * R with its own part of the sum times the number of ranks, and the mean over the ranks is R'. */
+ * with C the contribution of a rank's own micro-batches, the last of which has the number `end`. By
+ * the factors `before` and `after` each rank gets k^n R plus N times its own part of the sum; the
+ * mean over the ranks is R'. */
 static struct cmn_share whole_micro_batches(int batch, int micro_batches, int rank, int ranks)
 {
     int first = (int)((long)micro_batches * rank / ranks);
@@ -82,8 +83,9 @@ static struct cmn_share whole_micro_batches(int batch, int micro_batches, int ra
     };
 }
 
-/* cmn_exact: as whole micro-batches, with statistics that are summed by their numbers. Ranks that
- * have none load another rank's, as Darknet's trainers know no empty step, and compute nothing. */
+/* cmn_exact: like whole_micro_batches(), but exact_statistics.c merges the statistics. Darknet's
+ * trainers know no empty step, so ranks without a micro-batch load that of another rank and compute
+ * nothing. */
 static struct cmn_share exact(int batch, int micro_batches, int rank, int ranks)
 {
     int busy = ranks < micro_batches ? ranks : micro_batches;
@@ -95,8 +97,9 @@ static struct cmn_share exact(int batch, int micro_batches, int rank, int ranks)
     return share;
 }
 
-/* More ranks than micro-batches: one for each, with its part of the step's images. It counts as all
- * of the cfg's micro-batches for the rolling statistics: R' = k^n R + (1 - k^n) x. */
+/* With more ranks than micro-batches, each rank has one micro-batch with its part of the step's
+ * images. For the rolling statistics it counts as all n micro-batches of the cfg:
+ *     R' = k^n R + (1 - k^n) x */
 static struct cmn_share single_micro_batch(int batch, int micro_batches, int rank, int ranks)
 {
     int all = batch * micro_batches, offset = (int)((long)all * rank / ranks);
@@ -119,8 +122,8 @@ static struct cmn_share single_micro_batch(int batch, int micro_batches, int ran
     };
 }
 
-/* An image of a recurrent network is one step of a sequence: time_steps of them are one of the
- * cfg's batch. */
+/* Converts sequences to images: an image of a recurrent network is one step of a sequence, and the
+ * cfg's batch counts sequences of time_steps images. */
 static void count_steps(struct cmn_share *share, int steps)
 {
     share->sequences = share->local;
@@ -164,7 +167,7 @@ static int balances(const struct cmn_feed *f)
     return f->balance.on;
 }
 
-/* With cmn_exact. */
+/* Only with cmn_exact. */
 static void open_balance(struct cmn_feed *f)
 {
     int ranks = f->session->topology.size, micro_batches = cmn_feed_exact(f);
@@ -225,12 +228,12 @@ size_t cmn_feed_own_images(const struct cmn_feed *f)
 
 /* ---- learning rate ----
  *
- * cmn_scale_lr=linear: N ranks with a batch each take N times the cfg's rate (linear scaling:
- * Goyal et al., "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", 2017). It is the
- * same as another learning_rate in the cfg, so each policy means what it means, and burn_in is the
- * warm-up: from 0 to the scaled rate, by `power`. */
+ * cmn_scale_lr=linear: N ranks with a batch each use N times the cfg's rate (linear scaling: Goyal
+ * et al., "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", 2017). The effect is that
+ * of another learning_rate in the cfg, so every policy works as usual, and burn_in is the warm-up:
+ * from 0 to the scaled rate, by `power`. */
 
-enum { WARM_EPOCHS = 5 }; /* of Goyal et al. */
+enum { WARM_EPOCHS = 5 }; /* the warm-up of Goyal et al. */
 
 static int scales_rate(const struct cmn_feed *f)
 {
@@ -247,7 +250,7 @@ void cmn_feed_scale_rate(const struct cmn_feed *f)
     }
 }
 
-/* What burn_in is in this training, in words. */
+/* Describes in words what burn_in does in this training. */
 static void describe_warm_up(const struct cmn_feed *f, char *text, size_t bytes)
 {
     int burn_in = cmn_net_burn_in(f->net), last = cmn_net_last_iteration(f->net);
@@ -324,8 +327,7 @@ static void scatter_images(const struct cmn_session *s, char *const *paths, int 
     }
 }
 
-/* Sends what was added, without an error about a file that has changed where no training is
- * resumed. */
+/* Sends the added files. Only a resumed training complains about a file that has changed. */
 static void scatter(const struct cmn_session *s)
 {
     cmn_scatter_send(s->resumed_steps > 0, s->options.report == CMN_REPORT_TABLE);
@@ -339,7 +341,8 @@ void cmn_feed_scatter_paths(const struct cmn_session *s, char *const *paths, int
     }
 }
 
-/* Which images of the training list this rank loads; NULL: any. */
+/* Returns a flag for each image of the training list that this rank loads, or NULL for all images.
+ * The caller frees it. */
 static char *own_images(const struct cmn_feed *f)
 {
     const struct cmn_session *s = f->session;
@@ -391,8 +394,8 @@ void cmn_feed_scatter(const struct cmn_feed *f, FILE *list)
 
 /* ---- the next samples ---- */
 
-/* A loader thread may come here. The first time the main thread waits for it; later it works with
- * the network. */
+/* May be called in a loader thread. In the first call the main thread waits for that thread; later
+ * the main thread works with the network at the same time. */
 static void open_sampler(struct cmn_feed *f, size_t images)
 {
     const struct cmn_session *s = f->session;
@@ -406,14 +409,14 @@ static void open_sampler(struct cmn_feed *f, size_t images)
         .seed = s->seed,
         .rank = s->topology.rank,
         .size = s->topology.size,
-        .images = f->share.spare ? 1 : images, /* one, which nobody looks at */
-        /* So that a step holds the same images on any number of ranks. */
+        .images = f->share.spare ? 1 : images, /* a spare rank's one image is never used */
+        /* So a step holds the same images on any number of ranks. */
         .step = (size_t)f->share.dealt,
         .offset = (size_t)f->share.offset,
         .mine = f->share.dealt == f->share.step ? cmn_feed_own_images(f) : (size_t)f->share.local,
         .origin = cmn_net_seen(f->net),
     };
-    if (balances(f)) { /* samples are numbered as those of all ranks together */
+    if (balances(f)) { /* number the samples of all ranks together */
         plan.offset = 0;
         plan.mine = plan.step;
     }
@@ -421,8 +424,8 @@ static void open_sampler(struct cmn_feed *f, size_t images)
     f->sampler = cmn_sampler_open(&plan);
 }
 
-/* A step's samples of all ranks have consecutive numbers. A loader thread comes here for the step
- * after the one that is computed. */
+/* The samples of a step have consecutive numbers over all ranks. A loader thread calls this for the
+ * step after the one that is computed. */
 static size_t next_balanced(struct cmn_feed *f, size_t *n)
 {
     size_t step = (size_t)f->share.step, one = (size_t)f->share.local, first = f->drawn;

@@ -11,7 +11,7 @@
 
 /* ---- the network ---- */
 
-/* Tools divide the batch of a cfg as this command would: a training of a classifier. */
+/* Tools divide the batch of a cfg as this command does, the training of a classifier. */
 static const struct cmn_command training = {"a", "cfg", CMN_TRAINS, CMN_CLASSES, CMN_IN_BOTH, ""};
 
 struct look {
@@ -77,8 +77,8 @@ const char *cmn_memory_text(double bytes)
     return s;
 }
 
-/* Darknet takes 512 bytes for each line of a list, whatever its length, and a few more to find it.
- * The image cache finds its images by their paths. */
+/* LINE_BYTES: Darknet takes 512 bytes for each line of a list, whatever its length, and a few more
+ * to find it. CACHED_BYTES: the image cache finds its images by their paths. */
 enum { LINE_BYTES = 570, CACHED_BYTES = 200 };
 
 static double part_of_cache(const struct cmn_memory_question *q)
@@ -91,10 +91,10 @@ static double part_of_cache(const struct cmn_memory_question *q)
     return (all < most ? all : most) / s->topology.intra_size;
 }
 
-/* What a rank holds of the network; at the start gradients lie there twice, as they move to the flat
- * buffer. Rank 0 has it once more as the checkpoint that is being written, without the sums of
- * cmn_exact and gradients that are no momentum; and, uncounted, twice more while the next one is due
- * before it lies on the disk. */
+/* Returns the bytes of the network on this rank. At the start the gradients exist twice, while they
+ * move to the flat buffer. Rank 0 also has a copy of it, the checkpoint that is being written,
+ * without the sums of cmn_exact and the gradients if they hold no momentum. Two more copies are not
+ * counted: they exist if the next checkpoint is due before this one is on the disk. */
 static double network(const struct cmn_memory_question *q, int first, int end)
 {
     const struct cmn_session *s = q->session;
@@ -108,7 +108,7 @@ static double network(const struct cmn_memory_question *q, int first, int end)
     return own + flat * (kept ? kept : 1);
 }
 
-/* Returns what this rank needs with this part of a step. */
+/* Returns what this rank needs with this share of a step. */
 static struct cmn_memory_need estimate(const struct cmn_memory_question *q,
                                        const struct cmn_share *share)
 {
@@ -123,8 +123,8 @@ static struct cmn_memory_need estimate(const struct cmn_memory_question *q,
         .weights = network(q, first, end),
         .layers = ((double)p->per_image * share->local + (double)p->workspace) * p->grows,
         .lists = q->lines * LINE_BYTES,
-        /* A batch is trained with while the next one is loaded. A thread has an image as bytes, as
-         * floats, and cut to the input's size. */
+        /* A batch is loaded while another one is trained with. A loader thread has an image as
+         * bytes, as floats, and resized to the network's input. */
         .images = 2 * own * sample + at_once * (decoded * (1 + sizeof(float)) + sample) +
                   p->places * micro_batch,
         .cache = part_of_cache(q),
@@ -137,8 +137,8 @@ static double without_cache(const struct cmn_memory_need *n)
     return n->program + n->weights + n->layers + n->lists + n->images;
 }
 
-/* The smallest number of subdivisions, among those that divide the batch, with which this rank needs
- * at most `room` bytes; 0: none. */
+/* Returns the smallest divisor of the batch that, as subdivisions, lets this rank need at most
+ * `room` bytes; 0: there is none. */
 static int fitting_subdivisions(const struct cmn_memory_question *q, double room)
 {
     const struct cmn_session *s = q->session;

@@ -14,23 +14,23 @@
 #include "checkpoint/cfg_changes.h"
 #include "checkpoint/reader.h"
 
-/* Keys that decide what the tensors mean, or which images come next. */
+/* Keys that decide what the tensors mean, or which images come next; they must not change. */
 static const char *const keys[] = {"cmn_batch",       "cmn_scatter",  "cmn_double_buffering",
                                    "cmn_local_steps", "cmn_compress", "cmn_sync_bn"};
 enum { KEYS = sizeof keys / sizeof keys[0] };
 
-/* Keys that may change between two runs; that they have is said. */
+/* Keys that may change between two runs; a message says so if they have. */
 static const char *const told[] = {"cmn_mixed", "cmn_clip",     "cmn_lars",
                                    "cmn_ema",   "cmn_scale_lr", "cmn_nonfinite"};
 enum { TOLD = sizeof told / sizeof told[0] };
 
-/* What decides who sends what. */
+/* Members that decide which rank sends what; sums depend on it in their last bits. */
 static const char *const places[] = {"nodes", "communicator", "gpu"};
 enum { PLACES = sizeof places / sizeof places[0] };
 
 enum { MOST_RANKS = 1000000 };
 
-/* Whole numbers that are texts, and what they may be in a file. */
+/* Whole numbers that are stored as texts, with their ranges. */
 static const struct cmn_number counts[] = {
     {"ranks", 1, MOST_RANKS, 1},
     {"seed", 0, INT_MAX, 1},
@@ -39,9 +39,9 @@ static const struct cmn_number counts[] = {
 };
 enum { COUNTS = sizeof counts / sizeof counts[0] };
 
-/* ---- written ---- */
+/* ---- writing a description ---- */
 
-/* Values of different kinds are compared, and shown, as texts. */
+/* Adds a text member: values of all kinds are compared, and printed, as texts. */
 static void add(cJSON *o, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 static void add(cJSON *o, const char *key, const char *format, ...)
@@ -63,7 +63,7 @@ static void add_key(cJSON *o, const struct cmn_checkpointing *c, const char *key
     cJSON_AddStringToObject(o, key, value);
 }
 
-/* Images of a step as the cfg says it: of all ranks, or of each. */
+/* Returns the images of a step as the cfg counts them: of all ranks, or of each rank. */
 static size_t images_of_cfg(const struct cmn_checkpointing *c)
 {
     size_t all = cmn_feed_step_images(c->step->feed);
@@ -100,14 +100,14 @@ static void add_identity(cJSON *o, const struct cmn_checkpointing *c)
     for (int i = 0; i < TOLD; i++) {
         add_key(o, c, told[i]);
     }
-    /* LARS, cmn_clip, cmn_nonfinite=skip and cmn_exact keep it apart as well. */
+    /* LARS, cmn_clip, cmn_nonfinite=skip and cmn_exact also keep the momentum apart. */
     add(o, "momentum", "%s",
         cmn_optimizer_momentum_apart(&c->model->optimizer) ? "apart" : "with the gradients");
     add(o, "weights", "%s",
         cmn_optimizer_replicates(&c->model->optimizer) ? "equal" : "each rank's own");
 }
 
-/* The numbers of "progress", and what they may be in a file. */
+/* The numbers of "progress", with their ranges. */
 enum {
     ITERATION,
     SEEN,
@@ -138,7 +138,7 @@ enum {
 static const struct cmn_number numbers[NUMBERS] = {
     [ITERATION] = {"iteration", 0, CMN_MOST_EXACT, 1},
     [SEEN] = {"seen", 0, CMN_MOST_EXACT, 1},
-    [UPDATES] = {"updates", 0, 2000000000, 1}, /* Darknet counts on, in an int */
+    [UPDATES] = {"updates", 0, 2000000000, 1}, /* Darknet increments it in an int */
     [STEP_IMAGES] = {"step_images", 1, INT_MAX, 1},
     [MOMENTUM_COPIES] = {"momentum_copies", 1, MOST_RANKS, 1},
     [STEPS] = {"steps", 0, CMN_MOST_EXACT, 1},
@@ -208,7 +208,8 @@ static void add_progress(cJSON *o, const struct cmn_checkpointing *c, int row_ma
     }
 }
 
-/* cJSON leaves out what it has no memory for; then a member is missing. */
+/* cJSON omits a member for which there is no memory. Only the last two, which are long, are
+ * checked. */
 cJSON *cmn_identity_describe(const struct cmn_checkpointing *c, int row_made)
 {
     cJSON *o = cJSON_CreateObject(), *progress;
@@ -244,7 +245,7 @@ void cmn_identity_amend(cJSON *training, const struct cmn_checkpointing *c)
     }
 }
 
-/* ---- read ---- */
+/* ---- reading a description ---- */
 
 const char *cmn_saved_text(const cJSON *saved, const char *key)
 {
@@ -315,7 +316,7 @@ static int compare_all(const struct cmn_checkpointing *c, const cJSON *there, co
                : 0;
 }
 
-/* The checksums are right, and yet anybody may have written it. */
+/* Checks the ranges of all numbers: a right checksum does not tell who has written the file. */
 static int check_numbers(const cJSON *saved)
 {
     const cJSON *progress = cJSON_GetObjectItemCaseSensitive(saved, "progress");
@@ -344,7 +345,7 @@ static int check_numbers(const cJSON *saved)
     return 0;
 }
 
-/* What the header says in two places, and of the network. */
+/* Checks that the header agrees with itself, with the tensors and with the network. */
 static int check_agreement(const struct cmn_checkpointing *c, const cJSON *saved)
 {
     const cJSON *progress = cJSON_GetObjectItemCaseSensitive(saved, "progress");
@@ -396,7 +397,7 @@ int cmn_identity_fits(struct cmn_checkpointing *c, const cJSON *saved, const cha
 
 /* ---- messages ---- */
 
-/* What may not differ is refused; other changes of the cfg are printed. */
+/* Prints changes of the cfg; those that are not allowed have been refused before. */
 static void tell_changes(const struct cmn_checkpointing *c)
 {
     char changes[768];
@@ -411,7 +412,7 @@ static void tell_changes(const struct cmn_checkpointing *c)
 
 static void tell_other_ranks(const struct cmn_checkpointing *c)
 {
-    if (c->session->arithmetic[0]) { /* with cmn_exact who computes changes nothing */
+    if (c->session->arithmetic[0]) { /* with cmn_exact the number of ranks does not matter */
         if (strcmp(cmn_saved_text(c->saved, "arithmetic"), c->session->arithmetic)) {
             cmn_warn("cmn_exact=on: the checkpoint was written with other arithmetic (another kind "
                      "of processor, OpenBLAS, oneDNN or C library): the weights will not be those "
@@ -463,7 +464,7 @@ void cmn_identity_tell_origin(struct cmn_checkpointing *c)
     if (c->session->topology.rank == 0) {
         cmn_job_event("resume", (long)now, cmn_checkpoint_path(c->file));
     }
-    /* Darknet cuts names at their first dot: my.v2.cfg finds the checkpoints of my.v1.cfg. */
+    /* Darknet cuts names at their first dot, so my.v2.cfg finds the checkpoints of my.v1.cfg. */
     cfg = cmn_saved_text(c->saved, "cfg");
     if (strcmp(cfg, c->model->cfg)) {
         cmn_warn("the checkpoint was written with %s, and this is %s: if that is another training, "

@@ -1,27 +1,27 @@
-/* The description of a training in its checkpoints, and whether a training may resume from one. All
- * local. */
+/* The description of a training in its checkpoints, and the check whether a training may resume
+ * from one. All calls are local. */
 #ifndef CMN_IDENTITY_H
 #define CMN_IDENTITY_H
 
 #include "trainer/checkpoint_contents.h"
 
-/* Describes the training and its progress. `row_made`: the row of this iteration is being written.
- * The caller frees. NULL: out of memory. */
+/* Returns a description of the training and its progress, or NULL if memory runs out; the caller
+ * frees it. `row_made`: the report's row of this iteration is being written. */
 cJSON *cmn_identity_describe(const struct cmn_checkpointing *c, int row_made);
 
-/* The best validation in such a description (or NULL) becomes that of now: a last step is described
- * before it is validated. */
+/* Updates the best validation in such a description (or NULL): the last step is described before it
+ * is validated. */
 void cmn_identity_amend(cJSON *training, const struct cmn_checkpointing *c);
 
-/* A text member of such a description; "" when it lacks it. */
+/* Returns a text member of such a description; "" if it is missing. */
 const char *cmn_saved_text(const cJSON *saved, const char *key);
 
-/* Compares this training with `saved`, the description in `file`; sets c->by. 0 when it may resume
- * from it, or -1 with a reason that says what to do. */
+/* Compares this training with `saved`, the description in `file`, and sets c->by. Returns 0 if it
+ * may resume from the file, or -1 with a reason that says what to do. */
 int cmn_identity_fits(struct cmn_checkpointing *c, const cJSON *saved, const char *file);
 
-/* Says, once, from which checkpoint the training is resumed, and what is different here; frees the
- * file. */
+/* Prints, once, from which checkpoint the training is resumed and what has changed since; frees
+ * c->file. */
 void cmn_identity_tell_origin(struct cmn_checkpointing *c);
 
 #endif

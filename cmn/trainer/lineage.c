@@ -11,7 +11,8 @@
 #include "checkpoint/reader.h"
 #include "trainer/identity.h"
 
-/* What an earlier attempt has reached: its training, and the last checkpoint on the disk. */
+/* The state that an earlier attempt has reported: its training and its last checkpoint on the
+ * disk. */
 struct reached {
     char run[CMN_RUN_ID];
     size_t seen;    /* images */
@@ -19,7 +20,7 @@ struct reached {
     char host[64];  /* rank 0's */
 };
 
-/* Returns whether there was an earlier attempt that has told it. */
+/* Returns whether an earlier attempt has reported something. */
 static int find_reached(struct reached *r)
 {
     const char *text = getenv("OMPI_CMN_REACHED");
@@ -27,7 +28,7 @@ static int find_reached(struct reached *r)
     return text && sscanf(text, "%16s %zu %ld %63s", r->run, &r->seen, &r->iteration, r->host) == 4;
 }
 
-/* The id in a checkpoint: hexadecimal digits, and nothing else that somebody has put there. */
+/* Copies the id in a checkpoint, but only hexadecimal digits: the file may come from anybody. */
 static void run_of(const struct cmn_checkpoint_file *file, char run[CMN_RUN_ID])
 {
     const char *text = cmn_saved_text(cmn_checkpoint_training(file), "run");
@@ -35,7 +36,7 @@ static void run_of(const struct cmn_checkpoint_file *file, char run[CMN_RUN_ID])
     snprintf(run, CMN_RUN_ID, "%.*s", (int)strspn(text, "0123456789abcdef"), text);
 }
 
-/* Its numbers have been checked. */
+/* Returns the images seen by a checkpoint whose numbers have been checked. */
 static size_t seen_of(const struct cmn_checkpoint_file *file)
 {
     const cJSON *progress =
@@ -94,7 +95,7 @@ int cmn_lineage_begin(struct cmn_checkpointing *c)
     if (known && !c->file && before.iteration >= 0) {
         return refuse(c, &before, "has no checkpoint of it");
     }
-    /* A later one that is damaged has been named already. */
+    /* If a later checkpoint exists, it is damaged, and a message has named it. */
     if (known && c->file && seen_of(c->file) < before.seen &&
         cmn_checkpoint_latest(c->session->backup, c->model->name) ==
             cmn_checkpoint_iteration(c->file)) {

@@ -13,7 +13,8 @@
 
 /* ---- attaching ---- */
 
-/* Weights that ranks have in common are filled by one of them, and then sent. */
+/* Waits for all ranks: weights in shared memory are filled by one rank of the node, and then
+ * sent. */
 static void wait_for_all(const struct cmn_session *s)
 {
     MPI_CALL(MPI_Barrier(s->topology.world));
@@ -27,7 +28,7 @@ static void set_names(struct cmn_model *m, const char *cfg)
     snprintf(m->cfg, sizeof m->cfg, "%s", slash ? slash + 1 : cfg);
 }
 
-/* Ends the job where a key does not go with this network. */
+/* Ends the job if a key and this network do not go together. */
 static void refuse_pairs(const struct cmn_options *o, const struct cmn_net *net)
 {
     const char *follows = cmn_net_follows(net), *own = cmn_net_own_update(net);
@@ -88,7 +89,7 @@ void cmn_model_detach(struct cmn_model *m)
     m->attached = 0;
 }
 
-/* ---- what all ranks together have ---- */
+/* ---- the merged state of all ranks ---- */
 
 static float *keep(const struct cmn_gradients *g, enum cmn_tensor_kind kind)
 {

@@ -1,5 +1,5 @@
-/* The network that is trained, on this rank: its gradients in the flat buffer, its optimizer, and
- * what all ranks together have of it. */
+/* The trained network on this rank: its gradients in the flat buffer, its optimizer, and the merged
+ * state of all ranks. */
 #ifndef CMN_MODEL_H
 #define CMN_MODEL_H
 
@@ -12,19 +12,19 @@
 struct cmn_model {
     const struct cmn_session *session;
     struct cmn_net *net;
-    char name[256];           /* of the cfg, without folder and extension */
-    char cfg[256];            /* the same with its extension: names end at their first dot */
+    char name[256];           /* name of the cfg, without folder and extension */
+    char cfg[256];            /* the same with its extension: `name` ends at the first dot */
     char *cfg_text;           /* its lines, without blanks and comments */
-    struct cmn_net_size size; /* as the cfg says */
+    struct cmn_net_size size; /* as in the cfg */
     int weights_given;        /* a weights file was read */
     int attached;             /* the gradients lie in the flat buffer */
     struct cmn_gradients gradients;
     struct cmn_optimizer optimizer;
-    float *own_statistics, *own_weights; /* this rank's, while the network has those of all ranks */
+    float *own_statistics, *own_weights; /* this rank's own, while the network has merged values */
 };
 
-/* Local, the same on all ranks. Ends the job where keys do not go together, or not with this network;
- * else plans the optimizer of its training. */
+/* Local, the same on all ranks. Plans the optimizer of the training; ends the job if two keys, or a
+ * key and this network, do not go together. */
 void cmn_model_plan(const struct cmn_session *s, const struct cmn_net *net,
                     struct cmn_optimizer *o);
 
@@ -32,15 +32,15 @@ void cmn_model_plan(const struct cmn_session *s, const struct cmn_net *net,
  * buffer, compares the network over the ranks, and gives all of them rank 0's weights. */
 void cmn_model_attach(struct cmn_model *m, const struct cmn_feed *f, const char *cfg);
 
-/* Collective while something is under way, else local. Undoes attach. */
+/* Collective while an exchange is under way, else local. Undoes cmn_model_attach(). */
 void cmn_model_detach(struct cmn_model *m);
 
-/* Collective, blocking. The network gets what all ranks together have: merged statistics of batch
- * normalisation, and the mean of weights that differ. Nothing may train until
- * cmn_model_restore_own() (local) gives each rank its own again. */
+/* Collective, blocking. Gives the network the merged state of all ranks: the averaged statistics of
+ * batch normalisation, and the mean of weights that differ. Nothing may train until
+ * cmn_model_restore_own() (local) has restored each rank's own state. */
 void cmn_model_swap_in_averages(struct cmn_model *m);
-/* The same with what is validated: the moving average of the weights and statistics where there is
- * one (cmn_ema). */
+/* Does the same with the values that are validated: with cmn_ema, the moving averages of weights
+ * and statistics. */
 void cmn_model_swap_in_validated(struct cmn_model *m);
 void cmn_model_restore_own(struct cmn_model *m);
 

@@ -45,7 +45,7 @@ static void close_nonfinite(void *self)
     free(p);
 }
 
-/* ---- the message: where it began, and which images ---- */
+/* ---- the message: its origin and images ---- */
 
 static int write_list(const struct cmn_feed *f, const struct cmn_sample *sample, size_t n,
                       const char *file)
@@ -67,7 +67,7 @@ static int write_list(const struct cmn_feed *f, const struct cmn_sample *sample,
     return failed;
 }
 
-/* Of what was found; the caller frees them. */
+/* Returns the samples among which the value was found, and sets *sample; the caller frees it. */
 static size_t samples_of(const struct cmn_nonfinite_policy *p, struct cmn_sample **sample)
 {
     if (p->asked != p->iteration) {
@@ -78,7 +78,7 @@ static size_t samples_of(const struct cmn_nonfinite_policy *p, struct cmn_sample
     return p->asked_samples;
 }
 
-/* Appends the images, and the file that lists them, to the message. */
+/* Appends the first images, and the name of the file that lists all of them, to the message. */
 static void add_images(const struct cmn_nonfinite_policy *p, char *text, size_t bytes)
 {
     const struct cmn_session *s = p->session;
@@ -135,9 +135,9 @@ static void stop(const struct cmn_nonfinite_policy *p)
                   : " (cmn_nonfinite=skip would leave such a step out)");
 }
 
-/* ---- looking ---- */
+/* ---- checking ---- */
 
-/* Remembers the first NaN or Inf of a step. */
+/* Notes the first NaN or Inf of a step, its origin and its image. */
 static void note(struct cmn_nonfinite_policy *p, const struct cmn_nonfinite *found, int micro_batch,
                  int current)
 {
@@ -152,7 +152,7 @@ static void note(struct cmn_nonfinite_policy *p, const struct cmn_nonfinite *fou
     cmn_nonfinite_origin(&m->gradients, m->net, p->origin, sizeof p->origin, &image);
     p->found_image = image < p->feed->share.local ? (int)image : -1;
     if (p->found_image >= 0) {
-        p->found_micro_batch = current; /* the origin is looked for in its layers */
+        p->found_micro_batch = current; /* the image is one of that micro-batch */
     }
 }
 
@@ -203,8 +203,8 @@ static void stop_if_found(const struct cmn_nonfinite_policy *p)
     }
 }
 
-/* Before the gradients of the layer are exchanged. With cmn_exact each micro-batch begins with
- * gradients of 0, so each is looked at; else the last one holds the sum of all. */
+/* Checks a layer's gradients before they are exchanged. With cmn_exact each micro-batch begins with
+ * gradients of 0, so each is checked; otherwise the last one has the sum of all. */
 static void after_layer(void *self, struct cmn_step *step, int backward, int layer)
 {
     struct cmn_nonfinite_policy *p = self;
@@ -221,7 +221,7 @@ static void after_layer(void *self, struct cmn_step *step, int backward, int lay
     stop_if_found(p);
 }
 
-/* On a GPU the loss is known here. */
+/* On a GPU the loss is not known earlier. */
 static void after_micro_batch(void *self, struct cmn_step *step)
 {
     struct cmn_nonfinite_policy *p = self;
@@ -255,7 +255,7 @@ void cmn_nonfinite_complete(struct cmn_nonfinite_policy *p)
     stop(p);
 }
 
-/* About this step, once the answer about the one before is there. */
+/* Asks the GPU about this step, once the answer about the previous one was read. */
 static void ask(struct cmn_nonfinite_policy *p)
 {
     cmn_nonfinite_complete(p);
@@ -265,8 +265,8 @@ static void ask(struct cmn_nonfinite_policy *p)
     p->asked_samples = cmn_feed_samples(p->feed, -1, &p->asked_sample);
 }
 
-/* On a GPU a kernel looks at what is sent together, before that, and here at all that is left. Its
- * marks are read before the update, where the host waits for backward anyway. */
+/* On a GPU a kernel checks each bucket before it is sent; this checks the rest. The host reads the
+ * result before the update, where it waits for backward anyway. */
 static void check_gpu(struct cmn_nonfinite_policy *p)
 {
     struct cmn_model *m = p->model;
@@ -290,7 +290,7 @@ static void check_gpu(struct cmn_nonfinite_policy *p)
     if (found < 0) {
         return;
     }
-    /* What was exchanged meanwhile may have overwritten the value. */
+    /* An exchange may have overwritten the value in the meantime. */
     cmn_gradients_pull(&m->gradients, CMN_GRADIENT);
     tensor = &m->gradients.tensor[found];
     x = cmn_nonfinite_find(*tensor->at, tensor->n);
@@ -315,14 +315,14 @@ static void before_step(void *self, struct cmn_step *step)
     if (mode(p) != CMN_NONFINITE_SKIP) {
         return;
     }
-    /* A forward pass with NaN leaves it in the rolling statistics, too. */
+    /* A forward pass with NaN also changes the rolling statistics. */
     if (!p->statistics) {
         p->statistics = cmn_malloc(cmn_gradients_floats(g, CMN_STATISTIC), sizeof *p->statistics);
     }
     cmn_gradients_pack(g, CMN_STATISTIC, p->statistics);
 }
 
-/* Collective, blocking. Rank `from` found the value: all ranks report its description. */
+/* Collective, blocking. Rank `from` has found the value: prints its description. */
 static void tell(const struct cmn_nonfinite_policy *p, int from)
 {
     const struct cmn_topology *top = &p->session->topology;
@@ -339,7 +339,7 @@ static void tell(const struct cmn_nonfinite_policy *p, int from)
              from, host, text);
 }
 
-/* The first ten, then each hundredth. */
+/* Returns whether a message is due: for the first ten steps, then for every hundredth. */
 static int is_worth_saying(long so_far)
 {
     return so_far <= SAID || so_far % THEN_EVERY == 0;
@@ -375,8 +375,8 @@ static void discard(struct cmn_nonfinite_policy *p, int from)
     }
 }
 
-/* Collective with cmn_nonfinite=skip, else local; blocks on GPUs and where it is collective. Sets
- * whether the step is skipped, on all ranks, and says so. */
+/* Collective with cmn_nonfinite=skip, else local; blocks on GPUs and if it is collective. Makes all
+ * ranks skip the step if one of them found NaN or Inf, and prints so. */
 static void before_exchange(void *self, struct cmn_step *step)
 {
     struct cmn_nonfinite_policy *p = self;
@@ -393,15 +393,16 @@ static void before_exchange(void *self, struct cmn_step *step)
     if (least[0] == INT_MAX) {
         return;
     }
-    /* Stop requests come with the metrics otherwise. */
+    /* In other steps the stop requests come with the metrics. */
     s->interrupts += (float)!least[1];
     s->terminations += (float)!least[2];
     discard(p, least[0]);
     step->skip = 1;
 }
 
-/* With cmn_nonfinite=skip: a sum of the exchange did not fit into 16 bits. With double buffering it
- * was the step's before, and the statistics of this one contain that already. */
+/* With cmn_nonfinite=skip: counts a step that was discarded because a sum of the exchange
+ * overflowed 16 bits. With double buffering that was the step before, whose statistics the current
+ * ones contain already, so they stay. */
 static void after_exchange(void *self, struct cmn_step *step)
 {
     struct cmn_nonfinite_policy *p = self;

@@ -31,8 +31,8 @@ static void tell_damaged(const char *reason)
     cmn_warn("damaged checkpoint: %s", reason);
 }
 
-/* Ends the job with the reason noted last. A checkpoint that is refused leaves the folder as it
- * was: without the writer's lock. */
+/* Ends the job with the reason that was noted last. A refused checkpoint leaves the folder
+ * unchanged, so the writer's lock is released. */
 static _Noreturn void refuse(struct cmn_checkpointing *c)
 {
     char why[1024];
@@ -44,7 +44,7 @@ static _Noreturn void refuse(struct cmn_checkpointing *c)
     cmn_fatal("%s", why);
 }
 
-/* Each rank's node: a rank's state depends on who shares memory with it. */
+/* Sets c->places, each rank's node: a rank's state depends on which ranks share its memory. */
 static void find_places(struct cmn_checkpointing *c)
 {
     const struct cmn_topology *top = &c->session->topology;
@@ -63,7 +63,7 @@ static void find_places(struct cmn_checkpointing *c)
     free(node);
 }
 
-/* The newest checkpoints that stay: one and a spare. Tests look at older ones, too. */
+/* Returns how many of the newest checkpoints stay: one and a spare. Tests may keep more. */
 static int kept(void)
 {
     int asked = (int)cmn_debug_number("CHECKPOINT_KEEP");
@@ -71,7 +71,7 @@ static int kept(void)
     return asked ? asked : 2;
 }
 
-/* Rank 0. */
+/* Local, rank 0. Opens the writer and the newest checkpoint. */
 static void open_newest(struct cmn_checkpointing *c)
 {
     const struct cmn_session *s = c->session;
@@ -160,7 +160,7 @@ static void restore_progress(struct cmn_checkpointing *c)
     }
 }
 
-/* Collective, blocking. Ends the job when a tensor holds what no training writes. */
+/* Collective, blocking. Ends the job if a tensor holds values that no training writes. */
 static void check_contents(struct cmn_checkpointing *c)
 {
     int wrong = cmn_contents_check(c);
@@ -174,12 +174,12 @@ static void check_contents(struct cmn_checkpointing *c)
         refuse(c);
     }
     if (c->writer) {
-        cmn_writer_close(c->writer); /* the rank that it concerns ends the job */
+        cmn_writer_close(c->writer); /* the rank with the bad tensor ends the job */
         c->writer = NULL;
     }
 }
 
-/* random=1 had brought the network to this size. */
+/* Gives the network the size that random=1 had given it when the checkpoint was taken. */
 static void resize(struct cmn_checkpointing *c)
 {
     cmn_net_resize_as_drawn(
@@ -198,7 +198,7 @@ static void report_missing(const struct cmn_checkpointing *c)
     }
 }
 
-/* A checkpoint of a run without cmn_ema has none. */
+/* Begins a new average if the checkpoint has none, because its run had no cmn_ema. */
 static void begin_average(struct cmn_checkpointing *c)
 {
     struct cmn_ema *e = &c->model->optimizer.ema;
@@ -222,7 +222,7 @@ static void restore(struct cmn_checkpointing *c)
     check_contents(c);
     cmn_contents_push(c);
     begin_average(c);
-    MPI_CALL(MPI_Barrier(top->world)); /* ranks of a node may have their weights in common */
+    MPI_CALL(MPI_Barrier(top->world)); /* ranks of a node may share their weights */
     if (!c->by.same_ranks && c->model->optimizer.policy->own_weights) {
         cmn_optimizer_begin(&c->model->optimizer);
     }
@@ -232,13 +232,14 @@ static void restore(struct cmn_checkpointing *c)
     cmn_best_check(&c->progress->best, c->model);
     cmn_net_draw_random_rate(net);
     if (c->writer && cmn_net_iteration(net) != cmn_saved_count(c, "iteration")) {
-        /* Iterations are counted anew: older checkpoints may have higher numbers. */
+        /* The iteration is recomputed from the images seen: older checkpoints may have higher
+         * numbers. */
         cmn_writer_supersede(c->writer);
     }
 }
 
-/* Rank 0, without checkpoints, whose writer takes it otherwise: two trainings of one name would
- * overwrite each other's weights. */
+/* Local, rank 0, if no checkpoints are taken (otherwise the writer has the lock): two trainings of
+ * one name would overwrite each other's weights. */
 static int lock_folder(const struct cmn_session *s, const char *name)
 {
     int folder = cmn_directory_open(s->backup);
@@ -290,7 +291,8 @@ struct cmn_checkpointing *cmn_resume(struct cmn_session *s, struct cmn_model *m,
 
 /* ---- the first step ---- */
 
-/* Not earlier: Darknet's trainers read the lists after the network was attached. */
+/* The first step compares the list, because Darknet's trainers read it after the network was
+ * attached. */
 static void compare_list(struct cmn_checkpointing *c)
 {
     size_t images = strtoul(cmn_saved_text(c->saved, "list_images"), NULL, 10);

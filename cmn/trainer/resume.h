@@ -4,23 +4,24 @@
 
 #include "trainer/checkpoint_contents.h"
 
-/* Collective, blocking. The network and the backup folder are known: looks for the newest
- * checkpoint, unless cmn_checkpoint is 0, and takes over what it holds. The caller ends what this
- * returns with cmn_checkpointing_close(). The other structs must outlive it. */
+/* Collective, blocking. Call it once the network and the backup folder are known. Finds the newest
+ * checkpoint, unless cmn_checkpoint is 0, and restores its contents. The caller closes the result
+ * with cmn_checkpointing_close(). The other structs must outlive it. */
 struct cmn_checkpointing *cmn_resume(struct cmn_session *s, struct cmn_model *m,
                                      struct cmn_step *step, struct cmn_training_progress *p);
 
-/* Local. The first step begins, and the training list is known: compares it, and sets clocks and
- * sums to what they were. c may be NULL. */
+/* Local. Call it when the first step begins and the training list is known. If the training is
+ * resumed, compares the list with the checkpoint's (a difference ends the job), and restores clocks
+ * and sums. c may be NULL. */
 void cmn_resume_begin(struct cmn_checkpointing *c);
 
-/* Local, but collective where a training is resumed. offset[j] belongs to sequence j of this
- * rank's; the first call for an array finds what a checkpoint has of it, and later checkpoints keep
- * it. Returns whether offset[j] is from there. */
+/* Local, but collective if a training is resumed. offset[j] belongs to sequence j of this rank. The
+ * first call for an array reads the checkpoint's offsets into it, and later checkpoints contain it.
+ * Returns whether offset[j] came from the checkpoint. */
 int cmn_resume_offset(struct cmn_checkpointing *c, size_t *offset, int j);
 
-/* Local, rank 0. Nothing was left to train, and weights are about to be saved in that file: ends
- * the job when the file has weights that have seen more images than the checkpoint's. */
+/* Local, rank 0. Nothing was left to train, and weights are about to be saved in `file`: ends the
+ * job if that file holds weights that have seen more images than the checkpoint's. */
 void cmn_resume_protect_newer(const struct cmn_checkpointing *c, const char *file);
 
 #endif

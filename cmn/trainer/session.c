@@ -28,8 +28,9 @@
 #include "mpi/consistency.h"
 #include "mpi/files.h"
 
-/* Several ranks on one host share its cores: without this each would start a thread per core.
- * Launchers bind ranks to cores, so only ranks that may use a same core share it. */
+/* Divides the cores among OpenBLAS's threads: without this, each rank of a host would start a
+ * thread for each core. Launchers bind ranks to cores, so only ranks that may use a common core
+ * share it. */
 static void share_cores(const struct cmn_session *s)
 {
     const struct cmn_topology *t = &s->topology;
@@ -37,7 +38,7 @@ static void share_cores(const struct cmn_session *s)
     int sharers = 0, cores;
 
     if (sched_getaffinity(0, sizeof mine, &mine)) {
-        CPU_ZERO(&mine); /* more cores than the set has room for: leave the library's choice */
+        CPU_ZERO(&mine); /* the set has no room for all cores: keep the library's choice */
     }
     all = cmn_calloc((size_t)t->intra_size, sizeof *all);
     MPI_CALL(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all, sizeof mine, MPI_BYTE, t->intra));
@@ -51,8 +52,8 @@ static void share_cores(const struct cmn_session *s)
         getenv("OMP_NUM_THREADS")) {
         return;
     }
-    /* OpenBLAS adds in another order with another number of threads; an evaluation prints the same
-     * with any number of ranks. */
+    /* OpenBLAS adds in another order if its number of threads is another. An evaluation must print
+     * the same with any number of ranks. */
     if (s->command && s->command->does == CMN_EVALUATES) {
         openblas_set_num_threads(1);
         return;
@@ -66,8 +67,8 @@ static void share_cores(const struct cmn_session *s)
     }
 }
 
-/* Ends the process unless `bytes` of address space for `what` are left. Returns whether there is a
- * limit. */
+/* Ends the process unless `bytes` bytes of address space are left for `what`. Returns whether there
+ * is a limit. */
 static int check_space(size_t bytes, const char *what)
 {
     struct rlimit limit;
@@ -86,8 +87,8 @@ static int check_space(size_t bytes, const char *what)
     return 1;
 }
 
-/* Open MPI 4.1 was seen to map 271 MiB up to its first collective, on 2 ranks of one host; OpenBLAS
- * comes after it. */
+/* Open MPI 4.1 was seen to map 271 MiB until after its first collective, with 2 ranks on one host;
+ * OpenBLAS comes after it. */
 enum { BLAS_SPACE = 136 << 20, START_SPACE = 384 << 20 };
 
 void cmn_session_check_space(void)
@@ -95,15 +96,15 @@ void cmn_session_check_space(void)
     check_space(START_SPACE, "MPI and OpenBLAS");
 }
 
-/* OpenBLAS takes a buffer for each thread at the first product, and tries for ever when it gets
- * none. Under a limit of the address space the product here makes it keep what there is now. */
+/* OpenBLAS takes a buffer for each thread at the first product, and retries forever if it gets
+ * none. With a limit of the address space, the product here makes it allocate the buffers now. */
 static void reserve_blas(const struct cmn_session *s)
 {
     enum { SIDE = 128 };
     int limited = check_space((size_t)openblas_get_num_threads() * BLAS_SPACE, "OpenBLAS");
     float *matrix;
 
-    if (s->arithmetic[0]) { /* cmn_exact; OpenBLAS has a buffer for each thread that calls it */
+    if (s->arithmetic[0]) { /* cmn_exact; OpenBLAS takes a buffer for each calling thread */
         cmn_products_open(limited ? 1 : s->blas_threads);
     }
     if (!limited) {
@@ -137,7 +138,8 @@ static void open_communicator(struct cmn_session *s)
     if (s->communicator) {
         return;
     }
-    /* An evaluation sums counts, by MPI: NCCL's memory and start would be for nothing. */
+    /* An evaluation only sums counts, by MPI; NCCL would take memory and time to start for
+     * nothing. */
     c = s->topology.device >= 0 && s->command->does == CMN_EVALUATES
             ? cmn_communicator_find("dummy")
             : cmn_communicator_choose(&s->topology, &s->options, &s->communicator_why);
@@ -151,7 +153,8 @@ static void open_communicator(struct cmn_session *s)
     s->communicator = c;
 }
 
-/* Ranks with other keys would go into other exchanges, and wait there for each other. */
+/* Ends the job if keys differ between ranks: they would start different exchanges and wait there
+ * for each other. */
 static void compare_keys(const struct cmn_session *s)
 {
     char text[16384];
@@ -163,8 +166,8 @@ static void compare_keys(const struct cmn_session *s)
     cmn_files_compare("set of keys", text, &s->topology);
 }
 
-/* A validation exchanges neither gradients nor statistics. Its cfg may be one for training on other
- * nodes, where these keys can work. */
+/* Resets the keys of the exchange for an evaluation, which exchanges neither gradients nor
+ * statistics. Its cfg may be meant for training on other nodes, where these keys work. */
 static void forget_gradients(struct cmn_options *o)
 {
     o->compress = CMN_COMPRESS_OFF;
@@ -178,8 +181,8 @@ static void forget_gradients(struct cmn_options *o)
     o->clip = 0;
 }
 
-/* What the C library makes of many numbers: its functions are others in other versions, and on other
- * processors. */
+/* Returns a hash of what the C library's functions make of many numbers: they differ between its
+ * versions, and between processors. */
 static uint64_t hash_functions(void)
 {
     enum { TRIED = 2000, FUNCTIONS = 8 };
@@ -200,8 +203,9 @@ static uint64_t hash_functions(void)
     return XXH3_64bits(y, sizeof y);
 }
 
-/* cmn_exact: OpenBLAS adds in another order with another number of threads, so it has one, and
- * cmn_products_multiply() the others. All of these compute in another way on another processor. */
+/* cmn_exact: OpenBLAS adds in another order if its number of threads is another, so it gets one
+ * thread; cmn_products_multiply() uses the others. OpenBLAS, oneDNN and the C library compute
+ * differently on different processors, so all ranks must have the same kernels of them. */
 static void pin_arithmetic(struct cmn_session *s)
 {
     char text[2048];
@@ -318,7 +322,7 @@ void cmn_session_names(struct cmn_session *s, const struct cmn_data_cfg *d)
     }
 }
 
-/* Collective. Which class an image is of follows from the order of the labels. */
+/* Collective. Hashes the labels: their order decides which class an image belongs to. */
 static void hash_classes(struct cmn_session *s, const struct cmn_data_cfg *d)
 {
     char **label = cmn_valid_labels(labels_of(d), classes_of(d));

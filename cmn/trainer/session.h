@@ -1,5 +1,4 @@
-/* What the module knows of the job: one per process. hooks/ fills it, the rooms of trainer/ and
- * tools/ read it. */
+/* The session: what this process knows of its job. hooks/ fills it; trainer/ and tools/ read it. */
 #ifndef CMN_SESSION_H
 #define CMN_SESSION_H
 
@@ -12,31 +11,31 @@
 
 struct cmn_report;
 
-/* What a .data file says. A text that it lacks is NULL: Darknet's default applies then, but for
- * `backup`, whose folder is not made unasked. */
+/* The contents of a .data file. A missing text is NULL, and Darknet's default is used instead,
+ * except for `backup`: that default folder is not made without being asked for. */
 struct cmn_data_cfg {
     const char *backup, *train, *valid;
-    const char *labels, *names; /* of a classifier's classes, of a detector's */
+    const char *labels, *names; /* names of a classifier's classes, of a detector's classes */
     int tag;                    /* a classifier's images have several tags: it reads no labels */
-    const char *eval;           /* what an evaluation writes */
+    const char *eval;           /* format of an evaluation's results */
     int classes, top;
 };
 
 struct cmn_session {
-    int on;                            /* -cmn was given, and MPI is up */
-    const struct cmn_command *command; /* NULL for programs of people's own, and for tools */
+    int on;                            /* this process takes part in a job, and MPI is up */
+    const struct cmn_command *command; /* NULL in your own programs and in tools */
     struct cmn_topology topology;
     struct cmn_options options;
     int starts_over;     /* -clear was given */
-    long resumed_steps;  /* steps of earlier runs, by the checkpoint */
-    unsigned long seed;  /* options.seed, or what rank 0 drew */
-    char arithmetic[20]; /* cmn_exact: a hash of what computes here, the same on all ranks; or "" */
-    int blas_threads;    /* cmn_exact: which a rank has for its products */
+    long resumed_steps;  /* steps of earlier runs, from the checkpoint */
+    unsigned long seed;  /* options.seed, or the seed that rank 0 drew */
+    char arithmetic[20]; /* cmn_exact: hash of the arithmetic here, the same on all ranks; or "" */
+    int blas_threads;    /* cmn_exact: threads of a rank for its matrix products */
     const struct cmn_communicator *communicator;
-    const char *communicator_why; /* why this one */
+    const char *communicator_why; /* why it was chosen */
     void *exchange;               /* the communicator's self */
 
-    char *cfg; /* the text of the one that Darknet has read last; NULL: none yet */
+    char *cfg; /* text of the cfg that Darknet has read last; NULL: none yet */
 
     /* From the .data file. */
     char backup[CMN_TEXT];
@@ -44,47 +43,48 @@ struct cmn_session {
     size_t train_images;              /* 0: not known yet */
     char valid_list[CMN_TEXT];        /* empty: training without validation */
     char names[CMN_TEXT];             /* file with the names of the classes; empty: none */
-    char eval[CMN_TEXT];              /* what `detector valid` writes; empty: not known */
-    int classes;                      /* 0: the file does not say it */
-    char classes_hash[20];            /* of a classifier's labels; empty: not known */
-    struct cmn_labelled_images valid; /* for CMN_CLASSES; images is 0 when there is no list */
+    char eval[CMN_TEXT];              /* format of `detector valid`; empty: not known */
+    int classes;                      /* 0: not in the file */
+    char classes_hash[20];            /* hash of a classifier's labels; empty: not known */
+    struct cmn_labelled_images valid; /* for CMN_CLASSES; its `images` is 0 without a list */
     struct cmn_box_set boxes;         /* the same for CMN_BOXES */
 
-    /* Ranks that got SIGINT and SIGTERM, as all ranks know it after an exchange. */
+    /* Stop requests by SIGINT and SIGTERM that exchanges have brought from all ranks so far. */
     float interrupts, terminations;
     int stop_signal; /* the signal that ended the training, or 0 */
 
     struct cmn_report *report; /* rank 0 of a training that has begun; else NULL */
 };
 
-/* What is said of a .data file without `backup`, behind its name. */
+/* The message about a .data file without `backup`; it follows the file's name. */
 #define CMN_NO_BACKUP "names no folder for weights: add a line backup=FOLDER"
 
-/* Local, before MPI starts. Ends the process where a limit of the address space (ulimit -v) is too
- * small: Open MPI 4.1 crashes when it meets one inside MPI_Init. */
+/* Local, before MPI starts. Ends the process if a limit of the address space (ulimit -v) is too
+ * small: Open MPI 4.1 crashes when it reaches one in MPI_Init. */
 void cmn_session_check_space(void);
 
-/* Collective, blocking. MPI is up: finds this rank's place and its share of the cores. */
+/* Collective, blocking; MPI is up. Finds this rank's place in the topology and its share of the
+ * cores. */
 void cmn_session_open(struct cmn_session *s);
 
-/* Local, the same on all ranks. For a training: ends the job where two keys do not go together, or
- * one does not go with the command or with where it computes (config/pairs.h). */
+/* Local, the same on all ranks. For a training: ends the job if two keys do not go together, or if
+ * a key does not go with the command or with CPU or GPU (config/pairs.h). */
 void cmn_session_refuse_pairs(const struct cmn_session *s);
 
-/* Collective, blocking. All keys are set: seed, random streams, output, memory for images,
+/* Collective, blocking; all keys are set. Sets up seed, random streams, output, image cache and
  * communicator. */
 void cmn_session_configure(struct cmn_session *s);
 
-/* Collective, blocking. What an evaluation takes from the .data file: its names; ends the job where
- * a classifier's labels are fewer than its classes. */
+/* Collective, blocking. Reads the names that an evaluation needs from the .data file; ends the job
+ * if a classifier has fewer labels than classes. */
 void cmn_session_names(struct cmn_session *s, const struct cmn_data_cfg *d);
 
-/* Collective, blocking. What the .data file says: checks the backup folder (makes it when it is
- * missing), keeps the rest, and reads what the command's answer needs (CMN_CLASSES: the validation
- * list and the labels). */
+/* Collective, blocking. Keeps what a training needs of the .data file: makes the backup folder if
+ * it is missing, checks that it is writable, and reads what the command's answer needs
+ * (CMN_CLASSES: the validation list and the labels; CMN_BOXES: the validation list). */
 void cmn_session_data(struct cmn_session *s, const struct cmn_data_cfg *d);
 
-/* Collective, blocking. */
+/* Collective, blocking. Closes communicator, topology and image cache. */
 void cmn_session_close(struct cmn_session *s);
 
 #endif

@@ -18,7 +18,8 @@ static void count_classes(const struct cmn_session *s, struct cmn_net *net, stru
     struct cmn_score score;
     int chunk = cmn_net_batch(net);
 
-    /* Parts of a batch may differ by one image: all ranks cut the list by the smallest. */
+    /* The ranks' parts of a batch may differ by one image; all ranks cut the list by the
+     * smallest. */
     MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, &chunk, 1, MPI_INT, MPI_MIN, s->topology.world));
     cmn_evaluate(net, &s->valid, chunk, &s->topology, &score);
     row->validation_loss = score.loss;
@@ -27,7 +28,7 @@ static void count_classes(const struct cmn_session *s, struct cmn_net *net, stru
 
 static void count_boxes(const struct cmn_session *s, struct cmn_net *net, struct cmn_row *row)
 {
-    /* The means depend on neither of the two thresholds. */
+    /* The averages that are reported depend on neither threshold. */
     static const struct cmn_precision_plan plan = {.iou = .5, .confidence = .5f};
     struct cmn_box_score score;
 

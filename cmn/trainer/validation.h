@@ -6,10 +6,10 @@
 #include "trainer/model.h"
 #include "trainer/session.h"
 
-/* Local. Whether there is a list of images for an answer that this network gives. */
+/* Local. Returns whether there is a validation list of a kind that this network can answer. */
 int cmn_validates(const struct cmn_session *s, const struct cmn_net *net);
 
-/* Collective, blocking. Fills the validation's columns of *row. */
+/* Collective, blocking. Sets the validation columns of *row. */
 void cmn_validate(const struct cmn_session *s, struct cmn_model *m, struct cmn_row *row);
 
 #endif

@@ -12,7 +12,8 @@
 #include "base/atomic_file.h"
 #include "base/log.h"
 
-/* 0, or -1 with errno. Where a link of the user's leads, and never where one of another user does. */
+/* Resolves symbolic links of the user or of root; refuses those of other users. Returns 0, or -1
+ * with errno. */
 static int target_of(const char *file, char *target)
 {
     struct stat st;
@@ -27,7 +28,8 @@ static int target_of(const char *file, char *target)
     return 0;
 }
 
-/* 0, or -1 with errno: the folder's new entry is on the disk, where its file system needs that. */
+/* Syncs the folder's new entry to the disk, if the file system needs that. Returns 0, or -1 with
+ * errno. */
 static int sync_folder_of(const char *file)
 {
     char copy[PATH_MAX];
@@ -36,7 +38,7 @@ static int sync_folder_of(const char *file)
     snprintf(copy, sizeof copy, "%s", file);
     fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
-        return 0; /* a folder may be written and not read */
+        return 0; /* a folder can be writable but not readable */
     }
     failed = fsync(fd) && errno != EINVAL;
     reason = errno;
@@ -45,7 +47,7 @@ static int sync_folder_of(const char *file)
     return failed ? -1 : 0;
 }
 
-/* 0, or errno. A device or a pipe keeps its place. */
+/* Returns 0, or errno. A device or a pipe is written to, not replaced. */
 static int replace(const char *file, cmn_weights_writer *writes, void *what)
 {
     char name[PATH_MAX] = "";
@@ -95,7 +97,7 @@ size_t cmn_weights_file_seen(const char *name)
 {
     int version[3], few;
     size_t seen = 0;
-    struct stat st; /* a pipe would wait for its writer */
+    struct stat st; /* opening a pipe would wait for its writer */
     FILE *file = !stat(name, &st) && S_ISREG(st.st_mode) ? fopen(name, "rb") : NULL;
 
     if (file && fread(version, sizeof *version, 3, file) == 3) {

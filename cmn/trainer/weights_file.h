@@ -1,4 +1,4 @@
-/* Weights files that replace older ones when they are whole. */
+/* Weights files that replace older ones only once they are complete. */
 #ifndef CMN_WEIGHTS_FILE_H
 #define CMN_WEIGHTS_FILE_H
 
@@ -6,20 +6,20 @@
 
 #include "trainer/model.h"
 
-/* Local, blocking. Replaces `file` atomically by what writes(what, out) writes, on the disk then. 0,
- * or errno: then the old file is as it was. */
+/* Local, blocking. Atomically replaces `file` by what writes(what, out) writes, and syncs it to the
+ * disk. Returns 0, or an errno; then the old file is unchanged. */
 typedef void cmn_weights_writer(void *what, FILE *out);
 int cmn_weights_file_replace(const char *file, cmn_weights_writer *writes, void *what);
 
-/* Local, blocking. The same with the network's weights. 0, or -1 with errno. */
+/* Local, blocking. Does the same with the weights of the network. Returns 0, or -1 with errno. */
 int cmn_weights_file_write(struct cmn_model *m, const char *file);
 
-/* Local. Images that the weights in a file have seen, as Darknet's parser reads it; 0 where there are
- * none. */
+/* Local. Returns how many images the weights in a file have seen, read as Darknet reads it; 0 if
+ * there are no such weights. */
 size_t cmn_weights_file_seen(const char *name);
 
-/* Local, rank 0. Weights in `file` that have seen more images than `seen` are those of another
- * training: they become FILE.1, which a line says. */
+/* Local, rank 0. If the weights in `file` have seen more images than `seen`, they belong to another
+ * training: renames them to FILE.1 and prints a line about it. */
 void cmn_weights_file_keep_newer(const char *file, size_t seen);
 
 #endif
