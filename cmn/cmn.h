@@ -6,7 +6,7 @@
  *
  *     mpiexec -n 4 darknet classifier train my.data my.cfg -cmn
  *
- * Darknet's patched source includes this header alone, and so do programs of your own
+ * Darknet's patched source includes only this header, and so do your own programs
  * (examples/world/):
  *
  *     #include <mpi.h>    // first, if you want the communicators of MPI
@@ -79,7 +79,7 @@ void cmn_barrier(void);
 
 /* Local, thread-safe. Does not return: says the message in one line with rank and host, once for
  * the job, and ends all ranks with status 1. Without -cmn, or before cmn_start, it ends this
- * process with the message alone. */
+ * process, with only the message. */
 void cmn_fatal(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
 /* ==== For Darknet's patched source ====
@@ -134,7 +134,7 @@ struct cmn_convolution {
 
 enum cmn_convolution_result { CMN_INPUT, CMN_WEIGHTS, CMN_OUTPUT };
 
-/* Local, thread-safe; in a build with oneDNN alone. Convolutional layers call it for one of the
+/* Local, thread-safe; only in a build with oneDNN. Convolutional layers call it for one of the
  * three products: the output (overwritten), or the gradient of the input or the weights, which is
  * added to what is there; `output` is then its gradient. Tensors are Darknet's: image, channel, row,
  * column. From CMN_WEIGHTS to a CMN_INPUT right after it, the same `output` must not change: it is
@@ -162,8 +162,8 @@ const char *cmn_number_refused(const char *section, const char *key, const char 
  * has not looked for. Returns 0, and does nothing, without -cmn. */
 int cmn_unused_keys(struct list *options);
 
-/* Local. load_network() calls it before it reads the weights file: whether this rank does. Rank 0
- * alone does. */
+/* Local. load_network() calls it before it reads the weights file. Returns whether this rank does:
+ * only rank 0 does. */
 int cmn_reads_weights(void);
 
 /* Local. load_weights() calls it when it has read the head of a file: ends the job where the other

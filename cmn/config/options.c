@@ -10,7 +10,7 @@
 #include "base/debug.h"
 #include "base/log.h"
 
-/* WORD_OR_RANK is like WORD, but the last word of `range` may be followed by a colon and a whole
+/* WORD_OR_RANK is like WORD, but the final word of `range` may be followed by a colon and a whole
  * number from `low` to `high`, which goes to the field after the word's. */
 enum kind { WORD, WORD_OR_RANK, SWITCH, NUMBER, REAL, TEXT };
 

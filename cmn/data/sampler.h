@@ -1,7 +1,7 @@
 /* The distributed sampler: which image every rank sees in every micro-batch (cmn_scatter).
  *
- * A rank's samples are numbered from 0 for the whole training. The plan alone determines sample k,
- * so any thread may ask for any sample at any time and gets the same answer.
+ * A rank's samples are numbered from 0 for the whole training. Sample k depends only on the
+ * plan, so any thread may ask for any sample at any time and gets the same answer.
  *
  *   global  The shuffled orders of all epochs form one endless stream. A micro-batch takes the
  *           next `step` places of it, each rank its own slice of them. Every image occurs exactly

@@ -143,8 +143,8 @@ static int map(struct cmn_window *w, const struct cmn_shared_file *where)
     return result;
 }
 
-/* Returns 0 if all ranks have succeeded, otherwise -1 on all ranks, since a rank that failed alone
- * would leave the others waiting. All ranks get the reason of the first rank that failed, so the
+/* Returns 0 if all ranks have succeeded, otherwise -1 on all ranks, since a rank that failed by
+ * itself would leave the others waiting. All ranks get the reason of the first rank that failed, so the
  * rank that writes the job's messages has it. */
 static int all_succeeded(const struct cmn_window *w, int result)
 {

@@ -107,6 +107,34 @@ PRIVATE+='|lend|lent|lends|takes? back|pieces?|flow'
     grep -qiE "[^a-z]($PRIVATE)[^a-z]" <<<' struct cmn_tally *t; '
 }
 
+# old_words [FOLDER]: comments of the module in words that a reader of today stumbles over, as "file:line: comment". A parameter's
+# name stands in backticks.
+old_words() {
+    find "${1:-cmn}" -name '*.[ch]' -exec awk '{
+        for (line = $0; line != ""; line = end ? substr(line, end + 2) : "") {
+            if (!inside) {
+                begin = index(line, "/*")
+                if (!begin) break
+                line = substr(line, begin + 2)
+                inside = 1
+            }
+            end = index(line, "*/")
+            print FILENAME ":" FNR ": " (end ? substr(line, 1, end - 1) : line)
+            if (end) inside = 0
+        } }' {} + | grep -iE "\<but for\>|\<(leaves?|left|leaving)\>.* away\>|\<goes on\>|[^\`]\<alone\>|people's own|: +Of (this|the) [a-z]+\." || true
+}
+
+@test "comments of the module are in today's English" {
+    said=$(old_words)
+    echo "$said"
+    [[ -z $said ]]
+    folder=$BATS_TEST_TMPDIR/words
+    mkdir "$folder"
+    printf '%s\n' '/* All but for one. */ int a; /* It leaves the key away. */' '/* The training' ' * goes on. With `alone` it hides.' \
+        ' * This rank alone. */' 'int alone; /* Of this step. */' >"$folder/a.c"
+    [[ $(old_words "$folder" | wc -l) -eq 5 ]]
+}
+
 @test "cmn.h is the only header of the module that Darknet's patched source includes" {
     headers=$(cd cmn && find . -name '*.h' -printf '%P\n')
     [[ $(wc -l <<<"$headers") -gt 50 ]]
