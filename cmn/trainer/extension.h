@@ -16,7 +16,7 @@ struct cmn_nonfinite_policy;
 struct cmn_batch_norm;
 
 /* Each call may be NULL. `self` is what `open` has returned. Calls of one name run in the order of
- * the list, and the same on all ranks. */
+ * the list, and are the same on all ranks. */
 struct cmn_extension {
     const char *name;
     /* Collective, when the network is attached. Returns the state, or NULL: the extension is off

@@ -130,8 +130,13 @@ old_words() {
     [[ -z $said ]]
     folder=$BATS_TEST_TMPDIR/words
     mkdir "$folder"
-    printf '%s\n' '/* All but for one. */ int a; /* It leaves the key away. */' '/* The training' ' * goes on. With `alone` it hides.' \
-        ' * This rank alone. */' 'int alone; /* Of this step. */' >"$folder/a.c"
+    cat >"$folder/a.c" <<'END'
+/* All but for one. */ int a; /* It leaves the key away. */
+/* The training
+ * goes on. With `alone` it hides.
+ * This rank alone. */
+int alone; /* Of this step. */
+END
     [[ $(old_words "$folder" | wc -l) -eq 5 ]]
 }
 
