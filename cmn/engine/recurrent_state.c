@@ -114,6 +114,27 @@ static size_t all_floats(const struct cmn_net *net)
     return n;
 }
 
+/* A simple recurrent layer whose state matters only in predictions, as each step of a training sets
+ * it to 0: rnn on the CPU, crnn on both. */
+static void zero_simple(const struct cmn_net *net, const layer *l, int number)
+{
+    size_t n = (size_t)(l->type == CRNN ? l->hidden : l->type == RNN ? l->outputs : 0);
+
+    if (!n) {
+        return;
+    }
+    n *= (size_t)l->batch;
+    memset(l->state, 0, n * sizeof *l->state);
+    (void)net;
+    (void)number;
+#ifdef GPU
+    if (cmn_net_on_gpu(net) && cmn_device_write(l->state_gpu, l->state, n)) {
+        cmn_fail_in("recurrent state of layer %d", number);
+        cmn_fatal_reason();
+    }
+#endif
+}
+
 void cmn_recurrent_state_zero(const struct cmn_net *net)
 {
     struct cmn_recurrent_state s;
@@ -122,14 +143,8 @@ void cmn_recurrent_state_zero(const struct cmn_net *net)
         memset(s.at, 0, floats_of(&s) * sizeof *s.at);
     }
     cmn_recurrent_state_push(net);
-    /* On the CPU the state of simple recurrent layers matters only in predictions: each step of a
-     * training sets it to 0. */
     for (int i = 0; i < cmn_network(net)->n; i++) {
-        const layer *l = &cmn_network(net)->layers[i];
-        size_t n = (size_t)(l->type == CRNN ? l->hidden : l->type == RNN ? l->outputs : 0);
-        if (n) {
-            memset(l->state, 0, n * (size_t)l->batch * sizeof *l->state);
-        }
+        zero_simple(net, &cmn_network(net)->layers[i], i);
     }
 }
 
