@@ -126,31 +126,6 @@ void cmn_optimizer_describe(const struct cmn_optimizer *o, char *text, size_t by
 
 /* ---- the beginning ---- */
 
-/* Sets o->buckets.final: once backward has computed a layer, the tensors of this layer and of all
- * later ones are final. */
-static void find_ends(struct cmn_optimizer *o, int layers)
-{
-    const struct cmn_gradients *g = o->gradients;
-    int span = 0;
-
-    o->buckets.final = cmn_calloc((size_t)layers + 1, sizeof *o->buckets.final);
-    for (int i = 0; i < g->tensors; i++) {
-        const struct cmn_tensor *t = &g->tensor[i];
-        const float *end;
-        if (t->kind != CMN_GRADIENT) {
-            continue;
-        }
-        end = g->exchange.tensor[span].data + g->exchange.tensor[span].n;
-        o->buckets.final[t->layer] = (size_t)(end - g->exchange.block.data);
-        span++;
-    }
-    for (int i = layers - 1; i >= 0; i--) {
-        o->buckets.final[i] = o->buckets.final[i] > o->buckets.final[i + 1]
-                                  ? o->buckets.final[i]
-                                  : o->buckets.final[i + 1];
-    }
-}
-
 void cmn_optimizer_open(struct cmn_optimizer *o, struct cmn_gradients *g, int layers)
 {
     int overlaps = !o->policy->sends_copy && !skips(o->options) && o->topology->size > 1 &&
@@ -158,10 +133,8 @@ void cmn_optimizer_open(struct cmn_optimizer *o, struct cmn_gradients *g, int la
     struct cmn_options options = *o->options;
 
     o->gradients = g;
-    o->buckets.layers = layers;
     options.overlap = overlaps ? options.overlap : CMN_OVERLAP_OFF;
-    cmn_bucket_tuner_open(&o->buckets.tuner, &options, g->exchange.block.n);
-    find_ends(o, layers);
+    cmn_buckets_open(&o->buckets, &options, g, layers);
     if (o->options->clip > 0 && o->policy == &cmn_synchronous && !g->on_gpu) {
         g->exchange.squares = &o->squares;
     }
@@ -211,15 +184,15 @@ void cmn_optimizer_after_micro_batch(struct cmn_optimizer *o, const float *metri
 
 void cmn_optimizer_after_backward(struct cmn_optimizer *o, int i)
 {
-    if (!cmn_sum_layer(o, i)) {
+    if (!cmn_buckets_begin(&o->buckets, &o->gradients->exchange, &o->communicator, o->self, i)) {
         cmn_optimizer_poll(o);
     }
 }
 
 void cmn_optimizer_poll(struct cmn_optimizer *o)
 {
-    if (o->topology && o->topology->size > 1) {
-        cmn_sum_poll(o);
+    if (o->topology && o->topology->size > 1 && o->communicator.poll) {
+        o->communicator.poll(o->self);
     }
 }
 
@@ -345,6 +318,5 @@ void cmn_optimizer_close(struct cmn_optimizer *o)
     cmn_accumulation_close(o->accumulation);
     o->accumulation = NULL;
     cmn_ema_close(&o->ema);
-    free(o->buckets.final);
-    o->buckets.final = NULL;
+    cmn_buckets_close(&o->buckets);
 }

@@ -337,7 +337,7 @@ static void end_accumulation(struct cmn_optimizer *o, MPI_Request *request)
     float *requests = o->metrics + CMN_INTERRUPTS;
 
     for (int i = o->buckets.floats ? o->buckets.layers : 0; i-- > 0;) {
-        cmn_sum_layer(o, i);
+        cmn_buckets_begin(&o->buckets, &g->exchange, &o->communicator, o->self, i);
     }
     cmn_accumulation_end_step(o->accumulation);
     if (cmn_accumulation_idle(o->accumulation)) {
@@ -354,34 +354,6 @@ void cmn_prepare(struct cmn_optimizer *o, const struct cmn_exchange *x)
 
     if (!cmn_communicator_no_begin(c, o->self)) {
         c->begin(o->self, x, 0);
-    }
-}
-
-size_t cmn_sum_will_begin(const struct cmn_optimizer *o, int i)
-{
-    size_t final = o->buckets.final[i];
-
-    return o->buckets.floats && final > o->buckets.begun &&
-                   final - o->buckets.begun >= o->buckets.floats
-               ? final
-               : 0;
-}
-
-int cmn_sum_layer(struct cmn_optimizer *o, int i)
-{
-    size_t final = cmn_sum_will_begin(o, i);
-
-    if (final) {
-        o->buckets.begun = final;
-        o->communicator.begin(o->self, &o->gradients->exchange, final);
-    }
-    return final > 0;
-}
-
-void cmn_sum_poll(struct cmn_optimizer *o)
-{
-    if (o->communicator.poll) {
-        o->communicator.poll(o->self);
     }
 }
 

@@ -25,7 +25,7 @@
 #include <stddef.h>
 
 #include "compression/compressor.h"
-#include "optimizers/bucket_tuner.h"
+#include "optimizers/buckets.h"
 #include "optimizers/ema.h"
 #include "optimizers/gradient_exchange.h"
 
@@ -118,15 +118,6 @@ struct cmn_velocity {
     /* Darknet's update follows, with sums and momentum in the flat buffer (own_update, or Adam on
      * the CPU with double buffering). */
     int darknet_follows;
-};
-
-/* Buckets of gradients that are exchanged while backward still runs. */
-struct cmn_buckets {
-    int layers;
-    size_t *final; /* [i]: floats that are final once backward has computed layer i */
-    struct cmn_bucket_tuner tuner;
-    size_t floats; /* floats of a bucket in the current step; 0: no overlap */
-    size_t begun;  /* floats whose exchange has begun in the current step */
 };
 
 struct cmn_optimizer {
@@ -237,18 +228,6 @@ void cmn_adam_update(struct cmn_optimizer *o, float *sums, const struct cmn_rule
  * `step` and `rule` is not NULL, it also does what follows, each rank for a slice: cmn_use_sums()
  * and, if the policy keeps the momentum apart, cmn_velocity_update(). It then sets rule->done. */
 void cmn_sum_gradients(struct cmn_optimizer *o, struct cmn_rule *rule, int images);
-
-/* Collective in order, not blocking. Backward has computed layer i in the last micro-batch of a
- * step. Begins the exchange of the floats that are final, if they fill a bucket. Returns whether it
- * did. */
-int cmn_sum_layer(struct cmn_optimizer *o, int i);
-
-/* Local. Returns up to which float of the flat buffer cmn_sum_layer(o, i) will have begun the
- * exchange; 0: it will begin nothing. */
-size_t cmn_sum_will_begin(const struct cmn_optimizer *o, int i);
-
-/* Local, not blocking. Advances the exchanges that are under way. */
-void cmn_sum_poll(struct cmn_optimizer *o);
 
 /* Collective. x will be exchanged later: the communicator gets its memory for it (such as a
  * compressor's, which a checkpoint can then fill) and begins nothing. */

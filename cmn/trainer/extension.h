@@ -31,15 +31,17 @@ struct cmn_extension {
     /* The exchanges under way have made progress; the next layer begins. */
     void (*before_layer)(void *self, struct cmn_step *p);
     void (*after_micro_batch)(void *self, struct cmn_step *p);
-    /* Backward of all micro-batches has ended. May set p->skip, and fills its part of the
-     * optimizer's metrics, which are zero. */
+    /* Backward of all micro-batches has ended. Fills its part of the optimizer's metrics, which are
+     * zero. Sums over all ranks are not known yet. With cmn_nonfinite=skip, which makes the
+     * optimizer begin no exchange earlier, it may set p->skip, after the ranks have agreed on it. */
     void (*before_exchange)(void *self, struct cmn_step *p);
     /* The exchange has ended, and the update if it was part of it. */
     void (*after_exchange)(void *self, struct cmn_step *p);
     /* The optimizer's metrics hold sums over all ranks. With double buffering and local SGD they
      * come later than the exchange of their step. */
     void (*after_sums)(void *self, struct cmn_step *p);
-    /* Darknet's own update has run, where it is needed. */
+    /* Darknet's own update has run, where it is needed. With local SGD ranks have weights of their
+     * own here. */
     void (*after_update)(void *self, struct cmn_step *p);
     /* The step is counted, and the weights are synchronised where that is due. */
     void (*after_step)(void *self, struct cmn_step *p);

@@ -173,7 +173,7 @@ static void look_at_gradients(struct cmn_nonfinite_policy *p, int layer, int mic
     struct cmn_nonfinite found;
 
     if (g->on_gpu) {
-        cmn_gradients_gpu_check(g, cmn_sum_will_begin(&p->model->optimizer, layer));
+        cmn_gradients_gpu_check(g, cmn_buckets_end(&p->model->optimizer.buckets, layer));
         return;
     }
     for (; p->next < g->tensors && g->tensor[p->next].layer >= layer; p->next++) {
