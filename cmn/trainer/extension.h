@@ -11,6 +11,7 @@
 #include "trainer/sequences.h"
 #include "trainer/session.h"
 
+struct cmn_row;
 struct cmn_step;
 struct cmn_nonfinite_policy;
 struct cmn_batch_norm;
@@ -45,6 +46,8 @@ struct cmn_extension {
     void (*after_update)(void *self, struct cmn_step *p);
     /* The step is counted, and the weights are synchronised where that is due. */
     void (*after_step)(void *self, struct cmn_step *p);
+    /* A row of the report is made of the steps since the last one: fills its columns. Local. */
+    void (*fill_row)(void *self, struct cmn_step *p, struct cmn_row *row);
 };
 
 enum { CMN_EXTENSIONS_AT_MOST = 16 };

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "report/row.h"
 #include "trainer/extension.h"
 
 struct metrics {
@@ -60,6 +61,16 @@ static void after_sums(void *self, struct cmn_step *p)
     p->sums.images += metrics[CMN_IMAGES];
 }
 
+static void fill_row(void *self, struct cmn_step *p, struct cmn_row *row)
+{
+    const struct cmn_row_sums *sums = &p->sums;
+
+    (void)self;
+    row->loss = sums->images > 0 ? sums->loss / sums->images : -1;
+    row->accuracy =
+        sums->images > 0 && cmn_net_classifies(p->model->net) ? sums->right / sums->images : -1;
+}
+
 const struct cmn_extension cmn_metrics_extension = {
     .name = "loss and right answers",
     .open = open_metrics,
@@ -68,4 +79,5 @@ const struct cmn_extension cmn_metrics_extension = {
     .before_exchange = before_exchange,
     .after_exchange = after_exchange,
     .after_sums = after_sums,
+    .fill_row = fill_row,
 };

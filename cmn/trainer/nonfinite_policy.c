@@ -18,6 +18,7 @@
 #include "mpi/call.h"
 #include "mpi/device.h"
 #include "report/report.h"
+#include "report/row.h"
 
 enum { SAID = 10, THEN_EVERY = 100, IN_A_ROW = 100, SHOWN = 3, TEXT = 768 };
 
@@ -445,6 +446,14 @@ void cmn_nonfinite_check_weights(const struct cmn_nonfinite_policy *p)
     }
 }
 
+static void fill_row(void *self, struct cmn_step *step, struct cmn_row *row)
+{
+    const struct cmn_nonfinite_policy *p = self;
+
+    (void)step;
+    row->skipped = p->skipped;
+}
+
 const struct cmn_extension cmn_nonfinite_extension = {
     .name = "NaN and Inf",
     .open = open_nonfinite,
@@ -455,4 +464,5 @@ const struct cmn_extension cmn_nonfinite_extension = {
     .after_micro_batch = after_micro_batch,
     .before_exchange = before_exchange,
     .after_exchange = after_exchange,
+    .fill_row = fill_row,
 };

@@ -160,28 +160,22 @@ static void make_row(struct cmn_training_progress *p, const struct cmn_progress_
     struct cmn_session *s = p->session;
     const struct cmn_net *net = p->model->net;
     struct cmn_row_sums *sums = &p->step->sums;
-    double passed = cmn_clock() - sums->since, images = sums->images;
     struct cmn_row row = {
         .epoch = epochs(s, cmn_net_seen(net)),
         .iteration = cmn_step_iteration(p->step),
-        .loss = images > 0 ? sums->loss / images : -1,
-        .accuracy = images > 0 && cmn_net_classifies(net) ? sums->right / images : -1,
         .validation_loss = -1,
         .validation_accuracy = -1,
         .validation_map = -1,
         .validation_map95 = -1,
         .lr = p->step->lr,
         .images_per_s = cmn_progress_speed(p),
-        .compute = sums->compute / passed,
-        .exchange = sums->exchange / passed,
-        .load = sums->load / passed,
-        .steps = sums->steps,
-        .skipped = p->step->nonfinite->skipped,
         .clipped = p->model->optimizer.clipped,
         .ranks = s->topology.size,
     };
-    struct cmn_rank_times *times = gather_times(p);
+    struct cmn_rank_times *times;
 
+    cmn_step_fill_row(p->step, &row);
+    times = gather_times(p);
     if (due->validation) {
         cmn_validate(s, p->model, &row);
         cmn_best_validated(&p->best, p->step,

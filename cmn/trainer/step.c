@@ -142,6 +142,11 @@ void cmn_step_end(struct cmn_step *p, int synchronise)
     EXTENSIONS(p, after_step, p);
 }
 
+void cmn_step_fill_row(struct cmn_step *p, struct cmn_row *row)
+{
+    EXTENSIONS(p, fill_row, p, row);
+}
+
 void cmn_step_synchronise(struct cmn_step *p)
 {
     if (!cmn_optimizer_synchronised(&p->model->optimizer)) {

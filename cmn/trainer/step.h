@@ -30,6 +30,8 @@ void cmn_step_leaves_out(struct cmn_step *p, int layer);
 /* Collective. Darknet's update is done, too. Local SGD: the mean of the weights, where it is due or
  * `synchronise` asks for it; blocks then. */
 void cmn_step_end(struct cmn_step *p, int synchronise);
+/* Local. Fills the columns of a row that extensions know (report/row.h). */
+void cmn_step_fill_row(struct cmn_step *p, struct cmn_row *row);
 /* Collective, blocking. Afterwards all ranks have the same weights. */
 void cmn_step_synchronise(struct cmn_step *p);
 

@@ -1,6 +1,7 @@
 /* Extension: where the time of a step goes, for the report and the timeline. */
 #include "base/clock.h"
 #include "base/timeline.h"
+#include "report/row.h"
 #include "trainer/extension.h"
 
 /* It keeps its times in the step: other extensions and the report read them. */
@@ -93,6 +94,17 @@ static void after_step(void *self, struct cmn_step *p)
     p->sums.steps++;
 }
 
+static void fill_row(void *self, struct cmn_step *p, struct cmn_row *row)
+{
+    double passed = cmn_clock() - p->sums.since;
+
+    (void)self;
+    row->compute = p->sums.compute / passed;
+    row->exchange = p->sums.exchange / passed;
+    row->load = p->sums.load / passed;
+    row->steps = p->sums.steps;
+}
+
 const struct cmn_extension cmn_times_extension = {
     .name = "times",
     .open = open_times,
@@ -105,4 +117,5 @@ const struct cmn_extension cmn_times_extension = {
     .after_exchange = after_exchange,
     .after_update = after_update,
     .after_step = after_step,
+    .fill_row = fill_row,
 };
