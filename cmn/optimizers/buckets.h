@@ -4,7 +4,7 @@
  * When it has computed layer i, all floats up to the end of that layer's gradients are final. Once
  * the final floats whose exchange has not begun are at least one bucket, their exchange begins: a
  * bucket ends with a layer. The bucket tuner chooses its size (bucket_tuner.h). What a communicator
- * cuts further it cuts alike with and without overlap, so overlap changes no bit of the sums. */
+ * cuts further does not depend on overlap, so overlap changes no bit of the sums. */
 #ifndef CMN_BUCKETS_H
 #define CMN_BUCKETS_H
 

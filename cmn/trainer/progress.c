@@ -20,7 +20,7 @@
 
 /* ---- the beginning ---- */
 
-/* Images in passes over the list; 0: its length is not known. */
+/* Converts images to passes over the training list. 0 if its length is not known. */
 static double epochs(const struct cmn_session *s, size_t images)
 {
     return s->train_images ? (double)images / (double)s->train_images : 0;
@@ -66,8 +66,8 @@ static void open_report(struct cmn_training_progress *p)
     s->report = cmn_report_open(&plan);
 }
 
-/* Spans of a step, about: layers both ways, shards and buckets, waiting for each rank of the node,
- * the rest. */
+/* Estimates how many spans a step records: two for each layer, some for shards and buckets, for
+ * waiting on each rank of the node, and for the rest. */
 static size_t spans_of_step(const struct cmn_training_progress *p)
 {
     const struct cmn_model *m = p->model;
@@ -102,7 +102,8 @@ static void open_timeline(struct cmn_training_progress *p)
 
 void cmn_progress_open(struct cmn_training_progress *p)
 {
-    /* The report last, which asks for the timeline's name: when another file cannot be had, an earlier training's log stays. */
+    /* The report comes last. It needs the timeline's name, and if another file cannot be opened, an
+     * earlier training's log is still there. */
     open_timeline(p);
     if (p->session->topology.rank == 0) {
         open_report(p);
@@ -130,7 +131,7 @@ void cmn_progress_close(struct cmn_training_progress *p)
 
 /* ---- rows ---- */
 
-/* The metrics know only those images of steps whose sums have arrived. */
+/* This counts steps, since the metrics count only images of steps whose sums have arrived. */
 double cmn_progress_speed(const struct cmn_training_progress *p)
 {
     const struct cmn_row_sums *sums = &p->step->sums;
@@ -139,7 +140,8 @@ double cmn_progress_speed(const struct cmn_training_progress *p)
     return images / (cmn_clock() - sums->since);
 }
 
-/* Collective. Gathers each rank's times on rank 0, which frees them; NULL elsewhere. */
+/* Collective. Gathers each rank's times on rank 0, whose caller frees them; returns NULL on other
+ * ranks. */
 static struct cmn_rank_times *gather_times(const struct cmn_training_progress *p)
 {
     const struct cmn_topology *top = &p->session->topology;
@@ -193,7 +195,7 @@ static void make_row(struct cmn_training_progress *p, const struct cmn_progress_
     free(times);
 }
 
-/* The row of this iteration, and the timeline. */
+/* Makes the row of this iteration, and writes the timeline. */
 static void make_row_and_trace(struct cmn_training_progress *p, const struct cmn_progress_due *due)
 {
     if (due->regular) {
@@ -224,18 +226,18 @@ struct cmn_progress_due cmn_progress_step_done(struct cmn_training_progress *p)
     int deferred;
 
     p->epoch = epoch;
-    /* Darknet saves at the end of an epoch, so the ranks synchronise there anyway: before the row,
-     * which then has the loss. */
+    /* Darknet saves at the end of an epoch, so the ranks must synchronise there anyway. They do so
+     * before the row, which then has the loss of all steps. */
     cmn_step_end(step, epoch_ended);
     due.last = cmn_net_training_ended(net);
     p->row_due |=
         epoch_ended || (o->report_every && cmn_step_iteration(step) % o->report_every == 0);
     validation_due = validation_due && cmn_validates(s, net);
-    /* A stop request does not wait for a validation: the run that resumes this one makes the
-     * row, in its first step, which comes too late for an end by cmn_patience. */
+    /* A stop request does not wait for a validation. The run that resumes this one validates in its
+     * first step, unless cmn_patience may end the training here. */
     deferred = s->stop_signal && !cmn_best_may_end(&p->best, o);
     p->validation_pending = validation_due && deferred;
-    /* With local SGD and double buffering a row waits for sums that it can report. */
+    /* With local SGD and double buffering a row waits until sums have arrived. */
     due.regular =
         !p->validation_pending && (validation_due || (p->row_due && step->sums.images > 0));
     due.validation = (validation_due && !deferred) ||
@@ -244,7 +246,8 @@ struct cmn_progress_due cmn_progress_step_done(struct cmn_training_progress *p)
     return due;
 }
 
-/* Compares the weights, when that is due and as soon as the ranks should have the same. */
+/* Compares the weights of all ranks if that is due. With local SGD it waits until the ranks should
+ * have the same weights. */
 static void verify(struct cmn_training_progress *p)
 {
     const struct cmn_session *s = p->session;
@@ -268,7 +271,7 @@ static void verify(struct cmn_training_progress *p)
     }
 }
 
-/* At the end of a training: steps that were changed or left out. */
+/* Says at the end of a training how many steps were discarded or clipped. */
 static void tell_counts(const struct cmn_training_progress *p)
 {
     const struct cmn_optimizer *o = &p->model->optimizer;
@@ -320,5 +323,5 @@ void cmn_progress_pending_validation(struct cmn_training_progress *p)
     due.validation = s->options.validate && cmn_validates(s, net);
     make_row_and_trace(p, &due);
     cmn_net_restore_batch(net, batch);
-    p->step->ended = cmn_clock(); /* or it would count as loading */
+    p->step->ended = cmn_clock(); /* otherwise the validation would count as loading */
 }

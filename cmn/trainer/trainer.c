@@ -73,7 +73,7 @@ void cmn_trainer_list(struct cmn_trainer *t, FILE *list)
     cmn_checkpointing_list(t->checkpointing, list);
 }
 
-/* The weights are saved by now. */
+/* The weights are already saved when this ends the job. */
 static void require_last_checkpoint(int lost)
 {
     if (lost) {
@@ -117,7 +117,7 @@ static int uses_onednn(const struct cmn_trainer *t)
            cmn_convolution_kernels()[0];
 }
 
-/* The first line of a training. */
+/* Prints the first line of a training, and what the options do not change. */
 static void introduce(const struct cmn_trainer *t)
 {
     const struct cmn_session *s = t->session;
@@ -162,8 +162,8 @@ static void introduce(const struct cmn_trainer *t)
     }
 }
 
-/* An estimate is no reason to refuse. But where it is right, the system kills the training without a
- * word. */
+/* An estimate is not a reason to refuse a training. But if it is right, the system will kill the
+ * training without a message, so this one warns. */
 static void warn_of_memory(const struct cmn_trainer *t)
 {
     const struct cmn_session *s = t->session;
@@ -241,8 +241,8 @@ static void step_done(struct cmn_trainer *t)
     struct cmn_checkpointing *c = t->checkpointing;
     struct cmn_progress_due due = cmn_progress_step_done(&t->progress);
     double images_per_s = cmn_progress_speed(&t->progress);
-    /* Taken before the ranks synchronise: as a run that continues would have it. The same goes for
-     * a validation that a stop request waits for. */
+    /* The checkpoint is taken before the ranks synchronise, so it has the state that a run without
+     * an end here would have. */
     int ends = due.last && !(due.validation && t->session->stop_signal);
 
     if (ends || cmn_checkpointing_due(c)) {
@@ -282,7 +282,7 @@ long cmn_trainer_steps(const struct cmn_trainer *t)
 
 /* ---- saving ---- */
 
-/* Rank 0. The training has ended before its first step. */
+/* Says on rank 0 why the training has ended before its first step. */
 static void say_untrained(const struct cmn_trainer *t, const char *file)
 {
     const struct cmn_net *net = t->model.net;
@@ -305,14 +305,15 @@ static void say_untrained(const struct cmn_trainer *t, const char *file)
             cmn_net_iteration(net), cmn_net_last_iteration(net));
 }
 
-/* Whether a training continues that could not save, because its checkpoints keep the weights. */
+/* Returns whether the training continues after weights could not be saved, because its checkpoints
+ * keep them. */
 static int continues(const struct cmn_trainer *t)
 {
     return cmn_checkpointing_takes(t->checkpointing) && t->started &&
            !cmn_net_training_ended(t->model.net);
 }
 
-/* Rank 0, with the average in the network. */
+/* Called on rank 0 while the network has the average of the weights. */
 static void write_average(struct cmn_trainer *t)
 {
     struct cmn_model *m = &t->model;
@@ -337,7 +338,7 @@ static void write_average(struct cmn_trainer *t)
              file, why);
 }
 
-/* Collective. Darknet saves the weights: cmn_ema's have a file of their own. */
+/* Collective. Called when Darknet saves the weights: writes cmn_ema's average to its own file. */
 static void save_average(struct cmn_trainer *t)
 {
     if (!t->model.attached || !(t->model.optimizer.ema.decay > 0) || !t->session->backup[0]) {
@@ -360,7 +361,8 @@ int cmn_trainer_before_save(struct cmn_trainer *t, const char *file)
     t->save_began = cmn_clock();
     cmn_status_wait("the averages that are made for saving");
     if (cmn_best_is(&t->model, file)) {
-        cmn_model_swap_in_validated(&t->model); /* AlexeyAB's -map has found them the best */
+        /* AlexeyAB's -map found these weights to be the best */
+        cmn_model_swap_in_validated(&t->model);
     } else {
         save_average(t);
         cmn_model_swap_in_averages(&t->model);
@@ -382,7 +384,7 @@ int cmn_trainer_before_save(struct cmn_trainer *t, const char *file)
 void cmn_trainer_after_save(struct cmn_trainer *t)
 {
     cmn_model_restore_own(&t->model);
-    t->step.ended = cmn_clock(); /* or it would count as loading */
+    t->step.ended = cmn_clock(); /* otherwise saving would count as loading */
     cmn_status_compute("loading images");
     cmn_timeline_span(CMN_SPAN_SAVE, -1, t->save_began, t->step.ended);
 }

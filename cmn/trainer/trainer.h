@@ -1,5 +1,5 @@
-/* One training, from the cfg to the weights files: its parts, and the order in which Darknet's
- * calls reach them. */
+/* One training, from the cfg to the weights files: it connects the parts of this room in the order
+ * of Darknet's calls. */
 #ifndef CMN_TRAINER_H
 #define CMN_TRAINER_H
 
@@ -20,61 +20,63 @@ struct cmn_trainer {
     struct cmn_step step;
     struct cmn_training_progress progress;
     struct cmn_checkpointing *checkpointing; /* NULL until network and backup folder are known */
-    int started;                             /* the first micro-batch has begun */
+    int started;                             /* set when the first micro-batch begins */
     struct cmn_plan plan;                    /* what the network needs */
     char *cfg;
     int batch, micro_batches; /* as the cfg says it */
-    double program;           /* bytes in memory, and allocated, before the network was built */
+    double program; /* resident bytes, and bytes allocated, before the network was built */
     size_t allocated;
     double save_began;
 };
 
-/* Local. [net] of the cfg is read: so many micro-batches of `batch` images, or sequences, as the
- * cfg says it. Free with cmn_trainer_close(); s and net must outlive it. */
+/* Local. Called when [net] of the cfg is read. By the cfg, a step has `micro_batches` micro-batches
+ * of `batch` images, or sequences. Free with cmn_trainer_close(); s and net must outlive it. */
 struct cmn_trainer *cmn_trainer_open(struct cmn_session *s, struct cmn_net *net, int batch,
                                      int micro_batches);
 
-/* Collective, blocking. Ends report and checkpoints, gives the network its memory back, and frees
- * t. */
+/* Collective, blocking. Closes report and checkpoints, returns the network's memory to it, and
+ * frees t. */
 void cmn_trainer_close(struct cmn_trainer *t);
 
-/* Local, blocking. The job ends, and Darknet does not free its network: ends report and
- * checkpoints. */
+/* Local, blocking. Closes report and checkpoints at the end of a job in which Darknet does not free
+ * its network. */
 void cmn_trainer_flush(struct cmn_trainer *t);
 
-/* Collective, blocking. `net` was read from `cfg`, on rank 0 with weights. It takes the place of
- * the one that cmn_trainer_open() was given, and must outlive the trainer. */
+/* Collective, blocking. `net` was read from `cfg`, and rank 0's has the weights. It replaces the
+ * network that cmn_trainer_open() was given, and must outlive the trainer. */
 void cmn_trainer_attach(struct cmn_trainer *t, struct cmn_net *net, const char *cfg);
 
-/* Collective, blocking. When the network is attached and the backup folder is known: resumes from
- * the newest checkpoint. To be called after each of the two; does nothing before both are known,
- * and the second time. */
+/* Collective, blocking. Resumes from the newest checkpoint once the network is attached and the
+ * backup folder is known. Called after each of these two; does nothing before both, nor a second
+ * time. */
 void cmn_trainer_resume(struct cmn_trainer *t);
 
-/* Local. The training list is read: its stream, which is rewound; its length is in the session. */
+/* Local. Called when the training list is read: `list` is its stream, which is rewound, and its
+ * length is in the session. */
 void cmn_trainer_list(struct cmn_trainer *t, FILE *list);
 
-/* Local; collective in the first step, which begins the training. A micro-batch begins. Returns how
- * many images more all ranks have seen then. */
+/* Local, except in the first step, which begins the training and is collective. Called when a
+ * micro-batch begins. Returns by how many images the number that all ranks have seen grows. */
 int cmn_trainer_before_micro_batch(struct cmn_trainer *t);
 
-/* Collective, blocking. Darknet has done a batch: if it brought an update, what is due after a
- * step. Returns the loss of the last step of all ranks, and before there is one `loss`, this rank's. */
+/* Collective, blocking. Called when Darknet has computed a batch. If that led to an update, it does
+ * what is due after a step. Returns the loss of the last step over all ranks, or before the first
+ * one `loss`, which is this rank's. */
 float cmn_trainer_after_batch(struct cmn_trainer *t, float loss);
 
-/* Local. Steps of this run and of those that it resumes. */
+/* Local. Returns the steps of this run and of those that it resumes. */
 long cmn_trainer_steps(const struct cmn_trainer *t);
 
-/* Collective, blocking. Weights are about to be saved in that file: the network gets what all ranks
- * have together. Returns whether this rank is to write them; cmn_trainer_after_save() follows on
- * the rank that does. */
+/* Collective, blocking. Called before weights are saved to `file`: the network gets the averages
+ * over all ranks. Returns whether this rank writes the file; cmn_trainer_after_save() follows on
+ * that rank. */
 int cmn_trainer_before_save(struct cmn_trainer *t, const char *file);
 
-/* Local. The weights are saved: gives this rank its own weights and statistics back. */
+/* Local. Called when the weights are saved: restores the weights and statistics of this rank. */
 void cmn_trainer_after_save(struct cmn_trainer *t);
 
-/* Local, on the rank that writes, when it could not; `reason` is an errno. Whether the training
- * continues all the same, because it takes checkpoints and has not ended: then a line says so. */
+/* Local. Called on the rank that writes if the file could not be written; `reason` is an errno.
+ * If the training continues because its checkpoints keep the weights, it warns and returns 1. */
 int cmn_trainer_save_failed(struct cmn_trainer *t, const char *file, int reason);
 
 #endif
