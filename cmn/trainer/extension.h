@@ -70,9 +70,8 @@ struct cmn_step {
         void *self;
     } extension[CMN_EXTENSIONS_AT_MOST]; /* those that are on */
     int extensions;
-    struct cmn_nonfinite_policy
-        *nonfinite;              /* state of that extension; NULL before the first step */
-    struct cmn_batch_norm *norm; /* cmn_sync_bn on several ranks, or NULL */
+    struct cmn_nonfinite_policy *nonfinite; /* state of that extension; NULL: not attached yet */
+    struct cmn_batch_norm *norm;            /* cmn_sync_bn on several ranks, or NULL */
 
     long done;    /* steps of this run */
     long first;   /* the iteration before its first step */

@@ -6,6 +6,8 @@ extern const struct cmn_extension cmn_sync_batch_norm_extension, cmn_metrics_ext
 
 /* The order of all calls. */
 static const struct cmn_extension *const order[] = {
+    /* Names the layer before anything is done to it. */
+    &cmn_status_extension,
     /* On a GPU its exchange ends before somebody waits for the loss: a rank in that wait would not
      * see that another rank never comes. */
     &cmn_sync_batch_norm_extension,
@@ -14,7 +16,6 @@ static const struct cmn_extension *const order[] = {
     /* Decides whether the step is skipped, and remembers rolling statistics before others change
      * them. */
     &cmn_nonfinite_extension,
-    &cmn_status_extension,
     /* Which micro-batches of the step are this rank's. */
     &cmn_division_extension,
     &cmn_exact_statistics_extension,
@@ -31,6 +32,7 @@ _Static_assert((int)EXTENSIONS <= (int)CMN_EXTENSIONS_AT_MOST, "struct cmn_step 
 
 void cmn_extensions_open(struct cmn_step *p)
 {
+    p->extensions = 0;
     for (int i = 0; i < EXTENSIONS; i++) {
         void *self = order[i]->open(p);
         if (self) {

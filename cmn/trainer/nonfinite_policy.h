@@ -31,11 +31,12 @@ struct cmn_nonfinite_policy {
 };
 
 /* Local, blocking. Ends the job if the GPU has found NaN or Inf in the last step and the answer was
- * not read yet. Call it before the step's gradients are used or saved. NULL: no step has begun. */
+ * not read yet. Call it before the step's gradients are used or saved. NULL: the network is not
+ * attached. */
 void cmn_nonfinite_complete(struct cmn_nonfinite_policy *p);
 
 /* Local. Ends the job if the weights or statistics in the network, which are about to be saved, are
- * not finite. NULL: no step has begun, and nothing is checked. */
+ * not finite. NULL: the network is not attached, and nothing is checked. */
 void cmn_nonfinite_check_weights(const struct cmn_nonfinite_policy *p);
 
 #endif

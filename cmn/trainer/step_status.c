@@ -29,17 +29,9 @@ static void after_layer(void *self, struct cmn_step *p, int backward, int layer)
     }
 }
 
-static void after_micro_batch(void *self, struct cmn_step *p)
-{
-    (void)self;
-    (void)p;
-    cmn_status_compute("the update");
-}
-
 const struct cmn_extension cmn_status_extension = {
     .name = "status for the watchdog",
     .open = open_status,
     .before_micro_batch = before_micro_batch,
     .after_layer = after_layer,
-    .after_micro_batch = after_micro_batch,
 };

@@ -163,7 +163,7 @@ training() {
 # folders_differ FOLDER PATTERN: a training is killed after its first checkpoint. Its next attempt finds that folder for its own, as where
 # each host has one, and ends with that line.
 folders_differ() {
-    rm -rf out mlp.log*
+    rm -rf out mlp.log* run.out run.err
     mkdir out
     if [[ $2 == 'has begun'* ]]; then every=1000000; else every=5; fi
     cat >node <<END
