@@ -12,7 +12,7 @@
 
 enum { EVERY = 8 }; /* steps between measurements; a new division waits for two of them */
 
-/* Of this rank since it last measured. */
+/* What this rank has done since its last measurement. */
 struct balancing {
     double load;     /* seconds that it waited for images */
     double computed; /* p->computing and p->computed, when it last measured */

@@ -5,11 +5,6 @@
 #include "report/report.h"
 #include "trainer/extension.h"
 
-static void *open_bucket_choice(struct cmn_step *p)
-{
-    return p;
-}
-
 static void after_exchange(void *self, struct cmn_step *p)
 {
     const char *chosen = cmn_optimizer_step_took(&p->model->optimizer, cmn_clock() - p->began);
@@ -23,6 +18,5 @@ static void after_exchange(void *self, struct cmn_step *p)
 
 const struct cmn_extension cmn_bucket_extension = {
     .name = "bucket tuner",
-    .open = open_bucket_choice,
     .after_exchange = after_exchange,
 };

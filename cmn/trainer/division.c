@@ -5,11 +5,6 @@
 #include "engine/recurrent_state.h"
 #include "trainer/extension.h"
 
-static void *open_division(struct cmn_step *p)
-{
-    return p;
-}
-
 static void before_step(void *self, struct cmn_step *p)
 {
     (void)self;
@@ -60,7 +55,6 @@ static void after_micro_batch(void *self, struct cmn_step *p)
 
 const struct cmn_extension cmn_division_extension = {
     .name = "division of a step",
-    .open = open_division,
     .before_step = before_step,
     .before_micro_batch = before_micro_batch,
     .after_micro_batch = after_micro_batch,

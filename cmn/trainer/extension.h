@@ -21,7 +21,8 @@ struct cmn_batch_norm;
 struct cmn_extension {
     const char *name;
     /* Collective, when the network is attached. Returns the state, or NULL: the extension is off
-     * in this training, and none of its other calls is made. */
+     * in this training, and none of its other calls is made. Without this call the extension is
+     * always on, and `self` is the step. */
     void *(*open)(struct cmn_step *p);
     void (*close)(void *self);
 

@@ -34,7 +34,7 @@ void cmn_extensions_open(struct cmn_step *p)
 {
     p->extensions = 0;
     for (int i = 0; i < EXTENSIONS; i++) {
-        void *self = order[i]->open(p);
+        void *self = order[i]->open ? order[i]->open(p) : p;
         if (self) {
             p->extension[p->extensions].is = order[i];
             p->extension[p->extensions++].self = self;

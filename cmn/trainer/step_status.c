@@ -2,11 +2,6 @@
 #include "base/status.h"
 #include "trainer/extension.h"
 
-static void *open_status(struct cmn_step *p)
-{
-    return p;
-}
-
 static void before_micro_batch(void *self, struct cmn_step *p)
 {
     (void)self;
@@ -31,7 +26,6 @@ static void after_layer(void *self, struct cmn_step *p, int backward, int layer)
 
 const struct cmn_extension cmn_status_extension = {
     .name = "status for the watchdog",
-    .open = open_status,
     .before_micro_batch = before_micro_batch,
     .after_layer = after_layer,
 };

@@ -40,7 +40,7 @@ static void close_sync_batch_norm(void *self)
     cmn_batch_norm_close(self);
 }
 
-/* On a GPU: its exchanges have ended. */
+/* Waits until the exchanges of this micro-batch have ended; on the CPU they have. */
 static void after_micro_batch(void *self, struct cmn_step *p)
 {
     (void)p;

@@ -1,14 +1,9 @@
-/* Extension: where the time of a step goes, for the report and the timeline. */
+/* Extension: where the time of a step goes, for the report and the timeline. It keeps its times in
+ * struct cmn_step, since other extensions and the report read them. */
 #include "base/clock.h"
 #include "base/timeline.h"
 #include "report/row.h"
 #include "trainer/extension.h"
-
-/* It keeps its times in the step: other extensions and the report read them. */
-static void *open_times(struct cmn_step *p)
-{
-    return p;
-}
 
 static void before_step(void *self, struct cmn_step *p)
 {
@@ -107,7 +102,6 @@ static void fill_row(void *self, struct cmn_step *p, struct cmn_row *row)
 
 const struct cmn_extension cmn_times_extension = {
     .name = "times",
-    .open = open_times,
     .before_step = before_step,
     .before_micro_batch = before_micro_batch,
     .after_layer = after_layer,
