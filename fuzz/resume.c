@@ -72,6 +72,8 @@ static void write_file(const char *path, const char *text, size_t n)
     }
 }
 
+extern const struct cmn_extension cmn_checkpoint_extension;
+
 /* The training begins, or resumes, and makes two steps. */
 static network *start(const struct training *t, struct cmn_session *s)
 {
@@ -99,9 +101,9 @@ static network *start(const struct training *t, struct cmn_session *s)
         for (int k = 0; k < net->subdivisions; k++) {
             train_network_datum(net);
         }
-        cmn_trainer_after_batch(trainer, 0);
+        cmn_step_after_batch(&trainer->step, 0);
     }
-    cmn_checkpointing_write(trainer->checkpointing);
+    cmn_checkpoint_extension.after_report(NULL, &trainer->step);
     free(offsets);
     return net;
 }

@@ -119,7 +119,7 @@ static void choose_precision(void)
     capability = cmn_device_capability(device);
     if (capability < AMPERE) {
         cmn_fatal("cmn_mixed=bf16: GPUs have bf16 from compute capability 8.0 on, and this one has "
-                  "%d.x: leave the key away",
+                  "%d.x: remove the key",
                   capability);
     }
     cmn_gpu_convolution_use_bf16();
@@ -134,7 +134,7 @@ static void check_precision(const struct network *net)
     }
     if (mixes() && !(found && cmn_gpu_convolution_built())) {
         cmn_fatal("cmn_mixed=bf16: cuDNN computes no convolution here: the network has none, or "
-                  "the program was built without CUDNN=1; leave the key away");
+                  "the program was built without CUDNN=1; remove the key");
     }
 }
 
@@ -524,7 +524,7 @@ int cmn_restore_offset(struct network *net, size_t *offset, int j)
 {
     struct cmn_trainer *t = net->cmn;
 
-    return t ? cmn_resume_offset(t->checkpointing, offset, j) : 0;
+    return t ? cmn_resume_offset(t->step.checkpointing, offset, j) : 0;
 }
 
 void cmn_loader_load(size_t first)
@@ -793,7 +793,9 @@ int cmn_leaves_out(struct network *net, int i, int leaves_out)
 
 float cmn_after_batch(struct network *net, float loss)
 {
-    return net->cmn ? cmn_trainer_after_batch(net->cmn, loss) : loss;
+    struct cmn_trainer *t = net->cmn;
+
+    return t ? cmn_step_after_batch(&t->step, loss) : loss;
 }
 
 int cmn_last_iteration(struct network *net)
@@ -805,8 +807,10 @@ int cmn_last_iteration(struct network *net)
 
 int cmn_steps_done(struct network *net)
 {
+    const struct cmn_trainer *t = net->cmn;
+
     /* Callers increment this int and look at its last digits. */
-    return net->cmn ? (int)(cmn_trainer_steps(net->cmn) % 1000000000) : 0;
+    return t ? (int)((t->step.kept.steps + t->step.done) % 1000000000) : 0;
 }
 
 /* ---- evaluations by the trainer ---- */

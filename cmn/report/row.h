@@ -32,7 +32,7 @@ struct cmn_row {
     long steps;                     /* since the previous row */
     long skipped; /* steps skipped by cmn_nonfinite=skip since the training began */
     long clipped; /* steps clipped by cmn_clip since the training began */
-    const struct cmn_rank_times *rank;
+    struct cmn_rank_times *rank;
     int ranks; /* length of rank; 0: the times are unknown */
 };
 

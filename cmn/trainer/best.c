@@ -9,8 +9,9 @@
 #include "base/status.h"
 #include "mpi/call.h"
 #include "report/report.h"
+#include "report/row.h"
+#include "trainer/extension.h"
 #include "trainer/nonfinite_policy.h"
-#include "trainer/validation.h"
 #include "trainer/weights_file.h"
 
 int cmn_best_ended(const struct cmn_best *b, const struct cmn_options *o)
@@ -40,7 +41,7 @@ int cmn_best_is(const struct cmn_model *m, const char *file)
 
 int cmn_best_owns(const struct cmn_model *m, const char *file)
 {
-    return cmn_validates(m->session, m->net) && cmn_best_is(m, file);
+    return cmn_model_validates(m) && cmn_best_is(m, file);
 }
 
 /* Local, rank 0. Returns whether the weights are in the file. */
@@ -85,7 +86,7 @@ void cmn_best_check(struct cmn_best *b, const struct cmn_model *m)
     size_t least = b->seen ? b->seen : 1;
     int lost;
 
-    if (!b->known || !cmn_validates(m->session, m->net)) {
+    if (!b->known || !cmn_model_validates(m)) {
         return;
     }
     name_file(m, file);
@@ -114,32 +115,47 @@ static void end_training(const struct cmn_best *b, const struct cmn_step *step)
              b->worse, b->worse == 1 ? "" : "s", cmn_step_iteration(step));
 }
 
-void cmn_best_validated(struct cmn_best *b, struct cmn_step *step, double value, int scheduled)
+/* Rank 0's figure counts. It is negative if there was nothing to compare. */
+static double value_of(const struct cmn_session *s, const struct cmn_row *row)
 {
-    const struct cmn_session *s = step->session;
-    const struct cmn_options *o = &s->options;
-    int better;
-
     /* Rounded to float, because a checkpoint restores it with 15 digits as the same float. */
-    value = (double)(float)value;
+    double value =
+        (double)(float)(s->valid.images ? row->validation_accuracy : row->validation_map);
+
     cmn_mpi_bcast(&value, sizeof value, MPI_BYTE, s->topology.world);
-    if (!(value >= 0) && o->patience) {
+    if (!(value >= 0) && s->options.patience) {
         cmn_fatal("no image of %s has a true box, so there is no mAP that cmn_patience could "
                   "compare: add label files, or remove the key",
                   s->valid_list);
     }
-    if (!(value >= 0)) {
+    return value;
+}
+
+/* Fills no column, but looks at those of the validation. */
+static void fill_row(void *self, struct cmn_step *p, struct cmn_row *row)
+{
+    struct cmn_best *b = &p->kept.best;
+    double value;
+    int better;
+
+    (void)self;
+    if (!p->due.validation || !((value = value_of(p->session, row)) >= 0)) {
         return;
     }
     better = !b->known || value > b->value;
-    b->worse = better ? 0 : b->worse + scheduled;
-    if (better && save(step)) {
+    b->worse = better ? 0 : b->worse + p->due.scheduled;
+    if (better && save(p)) {
         *b = (struct cmn_best){.known = 1,
                                .value = value,
-                               .at = cmn_step_iteration(step),
-                               .seen = cmn_net_seen(step->model->net)};
+                               .at = cmn_step_iteration(p),
+                               .seen = cmn_net_seen(p->model->net)};
     }
-    if (cmn_best_ended(b, o) && !cmn_net_training_ended(step->model->net)) {
-        end_training(b, step);
+    if (cmn_best_ended(b, &p->session->options) && !cmn_step_ends_training(p)) {
+        end_training(b, p);
     }
 }
+
+const struct cmn_extension cmn_best_extension = {
+    .name = "best weights and patience",
+    .fill_row = fill_row,
+};

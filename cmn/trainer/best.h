@@ -1,9 +1,9 @@
-/* The best validation of a training: saves its weights, and ends the training if none is better for
- * a while (cmn_patience). All ranks decide by rank 0's figures. */
+/* Extension: the best validation of a training. Saves its weights, and ends the training if none is
+ * better for a while (cmn_patience). All ranks decide by rank 0's figures. */
 #ifndef CMN_BEST_H
 #define CMN_BEST_H
 
-#include "trainer/step.h"
+#include "trainer/model.h"
 
 struct cmn_best {
     int known;    /* there was a validation, and the weights of the best one are in the file */
@@ -12,12 +12,6 @@ struct cmn_best {
     size_t seen;  /* images seen until then; 0: not known */
     long worse;   /* scheduled validations since then, none of them better */
 };
-
-/* Collective, blocking; called after each validation. `scheduled`: it was due anyway, not only
- * because the training ends. `value` counts on rank 0. It is negative if there was nothing to
- * compare; with cmn_patience that ends the job. Saves the weights if they are the best, and makes
- * this iteration the last one if cmn_patience says so. */
-void cmn_best_validated(struct cmn_best *b, struct cmn_step *step, double value, int scheduled);
 
 /* Collective, blocking; called after a resume. Forgets the best validation if its file is missing,
  * or holds weights that have seen fewer images and so belong to another training. */

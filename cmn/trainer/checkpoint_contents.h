@@ -12,8 +12,7 @@
 
 #include "checkpoint/gather.h"
 #include "checkpoint/writer.h"
-#include "trainer/progress.h"
-#include "trainer/step.h"
+#include "trainer/extension.h"
 
 enum { CMN_ROW_VALUES = 8, CMN_LIST_HASH = 32, CMN_PLACES = 256, CMN_RUN_ID = 17 };
 
@@ -22,7 +21,6 @@ struct cmn_checkpointing {
     struct cmn_session *session;
     struct cmn_model *model;
     struct cmn_step *step;
-    struct cmn_training_progress *progress;
 
     struct cmn_writer *writer; /* rank 0, if checkpoints are taken */
     int lock;                  /* rank 0, if none are taken: lock of the backup folder, or -1 */

@@ -17,6 +17,7 @@
 #include "report/report.h"
 #include "trainer/identity.h"
 #include "trainer/lineage.h"
+#include "trainer/resume.h"
 
 int cmn_checkpointing_takes(const struct cmn_checkpointing *c)
 {
@@ -26,11 +27,6 @@ int cmn_checkpointing_takes(const struct cmn_checkpointing *c)
 static long iteration_of(const struct cmn_checkpointing *c)
 {
     return cmn_step_iteration(c->step);
-}
-
-int cmn_checkpointing_due(const struct cmn_checkpointing *c)
-{
-    return cmn_checkpointing_takes(c) && iteration_of(c) % c->session->options.checkpoint == 0;
 }
 
 static void report_not_written(struct cmn_checkpointing *c, long iteration, const char *reason)
@@ -127,15 +123,19 @@ static void collect(struct cmn_checkpointing *c, int row_made)
     c->ready_training = training;
 }
 
-void cmn_checkpointing_collect(struct cmn_checkpointing *c, int row_made)
+/* The row that is due is made by then, or will be: a checkpoint counts it as made. */
+static void save(void *self, struct cmn_step *p)
 {
+    struct cmn_checkpointing *c = p->checkpointing;
+
+    (void)self;
     if (!cmn_checkpointing_takes(c)) {
         return;
     }
     cmn_status_wait("the checkpoint");
     c->ready_iteration = iteration_of(c);
     c->ready_seen = cmn_net_seen(c->model->net);
-    collect(c, row_made);
+    collect(c, p->due.row);
     cmn_status_wait(NULL);
 }
 
@@ -192,8 +192,13 @@ static void sync_report(void *session)
     cmn_report_sync(((struct cmn_session *)session)->report);
 }
 
-void cmn_checkpointing_write(struct cmn_checkpointing *c)
+/* Passes the collected checkpoint, if there is one, to the writer's thread once the previous one is
+ * on the disk, and prints what became of earlier ones. */
+static void write_ready(void *self, struct cmn_step *p)
 {
+    struct cmn_checkpointing *c = p->checkpointing;
+
+    (void)self;
     if (!c || !c->writer) {
         return;
     }
@@ -220,12 +225,14 @@ static void unlock_folder(const struct cmn_checkpointing *c)
     }
 }
 
-int cmn_checkpointing_close(struct cmn_checkpointing *c)
+static void close_checkpointing(void *self)
 {
-    int lost;
+    struct cmn_step *p = self;
+    struct cmn_checkpointing *c = p->checkpointing;
 
+    p->checkpointing = NULL;
     if (!c) {
-        return 0;
+        return;
     }
     if (c->writer) {
         wait_for_writer(c);
@@ -234,7 +241,7 @@ int cmn_checkpointing_close(struct cmn_checkpointing *c)
     if (c->lock >= 0) {
         unlock_folder(c);
     }
-    lost = c->lost;
+    p->checkpoint_lost = c->lost;
     cmn_snapshot_free(c->ready);
     cmn_checkpoint_free(c->file);
     cJSON_Delete(c->saved);
@@ -243,5 +250,28 @@ int cmn_checkpointing_close(struct cmn_checkpointing *c)
     free(c->averages);
     free(c->ema_averages);
     free(c);
-    return lost;
 }
+
+static void begin(void *self, struct cmn_step *p)
+{
+    (void)self;
+    cmn_resume_begin(p->checkpointing);
+}
+
+static void after_step(void *self, struct cmn_step *p)
+{
+    const struct cmn_checkpointing *c = p->checkpointing;
+
+    (void)self;
+    p->due.checkpoint =
+        cmn_checkpointing_takes(c) && cmn_step_iteration(p) % p->session->options.checkpoint == 0;
+}
+
+const struct cmn_extension cmn_checkpoint_extension = {
+    .name = "checkpoints",
+    .close = close_checkpointing,
+    .begin = begin,
+    .after_step = after_step,
+    .save = save,
+    .after_report = write_ready,
+};

@@ -3,6 +3,7 @@
 #include "base/random.h"
 #include "engine/convolution.h"
 #include "engine/recurrent_state.h"
+#include "engine/replicas.h"
 #include "trainer/extension.h"
 
 static void before_step(void *self, struct cmn_step *p)
@@ -53,9 +54,16 @@ static void after_micro_batch(void *self, struct cmn_step *p)
     }
 }
 
+static void after_update(void *self, struct cmn_step *p)
+{
+    (void)self;
+    cmn_replicas_average_followed(&p->model->gradients, &p->session->topology);
+}
+
 const struct cmn_extension cmn_division_extension = {
     .name = "division of a step",
     .before_step = before_step,
     .before_micro_batch = before_micro_batch,
     .after_micro_batch = after_micro_batch,
+    .after_update = after_update,
 };

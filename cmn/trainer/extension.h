@@ -6,6 +6,7 @@
 #ifndef CMN_EXTENSION_H
 #define CMN_EXTENSION_H
 
+#include "trainer/best.h"
 #include "trainer/feed.h"
 #include "trainer/model.h"
 #include "trainer/sequences.h"
@@ -15,6 +16,7 @@ struct cmn_row;
 struct cmn_step;
 struct cmn_nonfinite_policy;
 struct cmn_batch_norm;
+struct cmn_checkpointing;
 
 /* Each call may be NULL. `self` is what `open` has returned. Calls of one name run in the order of
  * the list, and are the same on all ranks. */
@@ -26,6 +28,8 @@ struct cmn_extension {
     void *(*open)(struct cmn_step *p);
     void (*close)(void *self);
 
+    /* Collective. The images of the first micro-batch of this run are in the network. */
+    void (*begin)(void *self, struct cmn_step *p);
     void (*before_step)(void *self, struct cmn_step *p);
     void (*before_micro_batch)(void *self, struct cmn_step *p);
     /* Darknet has computed that layer, forward or backward. */
@@ -45,10 +49,19 @@ struct cmn_extension {
     /* Darknet's own update has run, where it is needed. With local SGD ranks have weights of their
      * own here. */
     void (*after_update)(void *self, struct cmn_step *p);
-    /* The step is counted, and the weights are synchronised where that is due. */
+    /* The step is counted, and the weights are synchronised where that is due. Says in p->due what
+     * follows. */
     void (*after_step)(void *self, struct cmn_step *p);
-    /* A row of the report is made of the steps since the last one: fills its columns. Local. */
+    /* Collective. A checkpoint is due, or the training has ended. The ranks have not synchronised
+     * for that end: this is the state in which a run without it would continue. */
+    void (*save)(void *self, struct cmn_step *p);
+    /* Collective. Tells of the step what is due. */
+    void (*report)(void *self, struct cmn_step *p);
+    /* Collective. A row of the report is made of the steps since the last one: fills its columns.
+     * With cmn_patience the validation may end the training. */
     void (*fill_row)(void *self, struct cmn_step *p, struct cmn_row *row);
+    /* The step is told and saved; Darknet loads the next images. */
+    void (*after_report)(void *self, struct cmn_step *p);
 };
 
 enum { CMN_EXTENSIONS_AT_MOST = 16 };
@@ -61,6 +74,27 @@ struct cmn_row_sums {
     long steps;
 };
 
+/* What is due after a step. */
+struct cmn_due {
+    int row;        /* a row of the report, and not only because the training ends */
+    int validation; /* the row has a validation */
+    int scheduled;  /* that validation is due, and not only because the training ends */
+    int checkpoint; /* a checkpoint, and not only because the training ends */
+};
+
+/* What extensions keep through a restart: a checkpoint contains it. */
+struct cmn_kept {
+    int resumed;            /* the training began from a checkpoint */
+    long steps;             /* steps of the runs that this one resumes */
+    double began;           /* cmn_clock() at the start, minus the time of those runs */
+    long row_at;            /* iteration of the last row that was due */
+    size_t row_seen;        /* images that all ranks had seen at that row */
+    int row_due;            /* a row is due as soon as sums have arrived */
+    int verification_due;   /* is due as soon as all ranks have the same weights */
+    int validation_pending; /* a stop request came before the validation of the last row */
+    struct cmn_best best;
+};
+
 struct cmn_step {
     struct cmn_session *session;
     struct cmn_model *model;
@@ -71,13 +105,16 @@ struct cmn_step {
         void *self;
     } extension[CMN_EXTENSIONS_AT_MOST]; /* those that are on */
     int extensions;
-    struct cmn_nonfinite_policy *nonfinite; /* state of that extension; NULL: not attached yet */
-    struct cmn_batch_norm *norm;            /* cmn_sync_bn on several ranks, or NULL */
+    struct cmn_nonfinite_policy *nonfinite;  /* state of that extension; NULL: not attached yet */
+    struct cmn_batch_norm *norm;             /* cmn_sync_bn on several ranks, or NULL */
+    struct cmn_checkpointing *checkpointing; /* NULL until network and backup folder are known */
 
-    long done;    /* steps of this run */
-    long first;   /* the iteration before its first step */
-    long earlier; /* steps of the runs that this one resumes */
+    struct cmn_kept kept;
+    long done;  /* steps of this run */
+    long first; /* the iteration before its first step */
     struct cmn_row_sums sums;
+    float interrupts, terminations; /* SIGINT and SIGTERM that exchanges have brought so far */
+    int checkpoint_lost;            /* the last checkpoint of the training could not be written */
 
     /* The current step. */
     int micro_batch;   /* number of the current micro-batch on this rank, from 0 */
@@ -85,17 +122,27 @@ struct cmn_step {
     float loss, right; /* of the last micro-batch on this rank */
     int skip;          /* its gradients are thrown away, on all ranks */
     int fused;         /* the communicator has updated, and not Darknet */
+    int epoch_ended;   /* after it all ranks had seen the whole list once more */
+    struct cmn_due due;
 
     float mean_loss, lr; /* of the last step; the loss over all ranks */
-    int updated;         /* since the last cmn_trainer_after_batch() */
+    int updated;         /* since the last cmn_step_after_batch() */
 
     /* Times (cmn_clock()). */
     double began, micro_batch_began, exchange_began;
     double layer_ended; /* end of the layer before; 0: no micro-batch runs */
-    double ended;       /* end of the last step, or of a save after it */
+    double ended;       /* end of the last step, or of a save or validation after it */
     double computing;   /* seconds in micro-batches since the first step, and their number */
     long computed;
 };
+
+/* Makes one call of all extensions that are on, in their order (trainer/extensions.c). */
+#define CMN_EXTENSIONS(p, call, ...)                                           \
+    for (int i_ = 0; i_ < (p)->extensions; i_++) {                             \
+        if ((p)->extension[i_].is->call) {                                     \
+            (p)->extension[i_].is->call((p)->extension[i_].self, __VA_ARGS__); \
+        }                                                                      \
+    }
 
 /* Local. The number of the last step that is done, as rows and files call it. */
 static inline long cmn_step_iteration(const struct cmn_step *p)
@@ -107,6 +154,12 @@ static inline long cmn_step_iteration(const struct cmn_step *p)
 static inline int cmn_step_is_last(const struct cmn_step *p)
 {
     return p->micro_batch + 1 >= p->feed->share.micro_batches;
+}
+
+/* Local. Whether this step is the last one of the training. */
+static inline int cmn_step_ends_training(const struct cmn_step *p)
+{
+    return cmn_net_training_ended(p->model->net);
 }
 
 /* Local. Whether the sums of the exchange are not used, because one did not fit into 16 bits. */

@@ -2,9 +2,11 @@
 
 extern const struct cmn_extension cmn_sync_batch_norm_extension, cmn_metrics_extension,
     cmn_nonfinite_extension, cmn_times_extension, cmn_status_extension, cmn_division_extension,
-    cmn_exact_statistics_extension, cmn_stop_extension, cmn_balance_extension, cmn_bucket_extension;
+    cmn_exact_statistics_extension, cmn_stop_extension, cmn_balance_extension, cmn_bucket_extension,
+    cmn_checkpoint_extension, cmn_timeline_extension, cmn_validation_extension, cmn_best_extension,
+    cmn_verification_extension, cmn_rows_extension;
 
-/* The order of all calls. */
+/* The order of all calls, the closing ones included. */
 static const struct cmn_extension *const order[] = {
     /* Names the layer before anything is done to it. */
     &cmn_status_extension,
@@ -25,6 +27,18 @@ static const struct cmn_extension *const order[] = {
     &cmn_times_extension,
     &cmn_balance_extension,
     &cmn_bucket_extension,
+    /* A resume says so before the report begins, and sets the clocks of its first row. At the end
+     * the last checkpoint is on the disk before the report closes, whose rows it counts on. */
+    &cmn_checkpoint_extension,
+    /* Opens its file before the report erases that of an earlier training. */
+    &cmn_timeline_extension,
+    /* Says what is due before rows are made, and fills its columns before the best is looked for
+     * in them. */
+    &cmn_validation_extension,
+    &cmn_best_extension,
+    /* No row is made of weights that differ. */
+    &cmn_verification_extension,
+    &cmn_rows_extension,
 };
 
 enum { EXTENSIONS = sizeof order / sizeof order[0] };
@@ -44,10 +58,10 @@ void cmn_extensions_open(struct cmn_step *p)
 
 void cmn_extensions_close(struct cmn_step *p)
 {
-    for (; p->extensions > 0; p->extensions--) {
-        const struct cmn_extension *is = p->extension[p->extensions - 1].is;
-        if (is->close) {
-            is->close(p->extension[p->extensions - 1].self);
+    for (int i = 0; i < p->extensions; i++) {
+        if (p->extension[i].is->close) {
+            p->extension[i].is->close(p->extension[i].self);
         }
     }
+    p->extensions = 0;
 }

@@ -292,6 +292,11 @@ void cmn_feed_tell_rate(const struct cmn_feed *f)
             s->topology.size, warm_up);
 }
 
+long cmn_feed_epoch(const struct cmn_feed *f, size_t images)
+{
+    return f->session->train_images ? (long)(images / f->session->train_images) : 0;
+}
+
 void cmn_feed_set_epochs(const struct cmn_feed *f)
 {
     const struct cmn_session *s = f->session;

@@ -72,6 +72,10 @@ void cmn_feed_close(struct cmn_feed *f);
 size_t cmn_feed_step_images(const struct cmn_feed *f);
 size_t cmn_feed_own_images(const struct cmn_feed *f);
 
+/* Returns the whole passes over the training list in which so many images are seen; 0 if its length
+ * is not known. */
+long cmn_feed_epoch(const struct cmn_feed *f, size_t images);
+
 /* Changes the network's learning rate as cmn_scale_lr says; called once, after the network was
  * read. */
 void cmn_feed_scale_rate(const struct cmn_feed *f);

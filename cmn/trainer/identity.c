@@ -93,7 +93,7 @@ static void add_identity(cJSON *o, const struct cmn_checkpointing *c)
     add(o, "list_images", "%zu", s->train_images);
     add(o, "list_hash", "%s", c->list_hash);
     add(o, "classes_hash", "%s", s->classes_hash);
-    add(o, "best_seen", "%zu", c->progress->best.seen);
+    add(o, "best_seen", "%zu", c->step->kept.best.seen);
     for (int i = 0; i < KEYS; i++) {
         add_key(o, c, keys[i]);
     }
@@ -164,7 +164,7 @@ static const struct cmn_number numbers[NUMBERS] = {
 
 static void find_best(const struct cmn_checkpointing *c, double value[NUMBERS])
 {
-    const struct cmn_best *b = &c->progress->best;
+    const struct cmn_best *b = &c->step->kept.best;
 
     value[BEST_KNOWN] = b->known;
     value[BEST] = b->value;
@@ -176,7 +176,7 @@ static void add_progress(cJSON *o, const struct cmn_checkpointing *c, int row_ma
 {
     const struct cmn_net *net = c->model->net;
     const struct cmn_net_size size = cmn_net_size(net);
-    const struct cmn_training_progress *p = c->progress;
+    const struct cmn_kept *kept = &c->step->kept;
     const struct cmn_optimizer *optimizer = &c->model->optimizer;
     long iteration = cmn_step_iteration(c->step);
     double value[NUMBERS] = {
@@ -185,17 +185,17 @@ static void add_progress(cJSON *o, const struct cmn_checkpointing *c, int row_ma
         [UPDATES] = cmn_net_updates(net),
         [STEP_IMAGES] = (double)cmn_feed_step_images(c->step->feed),
         [MOMENTUM_COPIES] = cmn_optimizer_momentum(&c->model->optimizer).copies,
-        [STEPS] = (double)(c->step->earlier + c->step->done),
+        [STEPS] = (double)(c->step->kept.steps + c->step->done),
         [WIDTH] = size.width,
         [HEIGHT] = size.height,
-        [ROW_AT] = (double)(row_made ? iteration : p->row_at),
-        [ROW_SEEN] = (double)(row_made ? cmn_net_seen(net) : p->row_seen),
-        [ROW_DUE] = row_made ? 0 : p->row_due,
-        [VERIFY_DUE] = p->verify_due,
-        [VALIDATION_PENDING] = p->validation_pending,
+        [ROW_AT] = (double)(row_made ? iteration : kept->row_at),
+        [ROW_SEEN] = (double)(row_made ? cmn_net_seen(net) : kept->row_seen),
+        [ROW_DUE] = row_made ? 0 : kept->row_due,
+        [VERIFY_DUE] = kept->verification_due,
+        [VALIDATION_PENDING] = kept->validation_pending,
         [LR] = (double)c->step->lr,
         [SKIPPED] = (double)c->step->nonfinite->skipped,
-        [ELAPSED] = cmn_clock() - p->began,
+        [ELAPSED] = cmn_clock() - kept->began,
         [CLIPPED] = (double)optimizer->clipped,
         [EMA_KEPT] = optimizer->ema.decay > 0,
         [EMA_STEPS] = (double)optimizer->ema.steps,
@@ -234,7 +234,7 @@ void cmn_identity_amend(cJSON *training, const struct cmn_checkpointing *c)
     double value[NUMBERS];
     char seen[32];
 
-    snprintf(seen, sizeof seen, "%zu", c->progress->best.seen);
+    snprintf(seen, sizeof seen, "%zu", c->step->kept.best.seen);
     cJSON_ReplaceItemInObjectCaseSensitive(training, "best_seen", cJSON_CreateString(seen));
     find_best(c, value);
     for (int i = BEST_KNOWN; i <= NO_BETTER; i++) {

@@ -89,6 +89,13 @@ void cmn_model_detach(struct cmn_model *m)
     m->attached = 0;
 }
 
+int cmn_model_validates(const struct cmn_model *m)
+{
+    const struct cmn_session *s = m->session;
+
+    return s->valid.images || (s->boxes.images && cmn_net_detects(m->net));
+}
+
 /* ---- the merged state of all ranks ---- */
 
 static float *keep(const struct cmn_gradients *g, enum cmn_tensor_kind kind)

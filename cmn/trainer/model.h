@@ -35,6 +35,10 @@ void cmn_model_attach(struct cmn_model *m, const struct cmn_feed *f, const char 
 /* Collective while an exchange is under way, else local. Undoes cmn_model_attach(). */
 void cmn_model_detach(struct cmn_model *m);
 
+/* Local. Returns whether there is a validation list of a kind that this network can answer; with
+ * cmn_validate=off there is none. */
+int cmn_model_validates(const struct cmn_model *m);
+
 /* Collective, blocking. Gives the network the merged state of all ranks: the averaged statistics of
  * batch normalisation, and the mean of weights that differ. Nothing may train until
  * cmn_model_restore_own() (local) has restored each rank's own state. */

@@ -381,8 +381,7 @@ static void discard(struct cmn_nonfinite_policy *p, int from)
 static void before_exchange(void *self, struct cmn_step *step)
 {
     struct cmn_nonfinite_policy *p = self;
-    struct cmn_session *s = p->session;
-    const struct cmn_topology *top = &s->topology;
+    const struct cmn_topology *top = &p->session->topology;
     int least[3] = {INT_MAX, cmn_stop_requested() != SIGINT, cmn_stop_requested() != SIGTERM};
 
     check_gpu(p);
@@ -395,8 +394,8 @@ static void before_exchange(void *self, struct cmn_step *step)
         return;
     }
     /* In other steps the stop requests come with the metrics. */
-    s->interrupts += (float)!least[1];
-    s->terminations += (float)!least[2];
+    step->interrupts += (float)!least[1];
+    step->terminations += (float)!least[2];
     discard(p, least[0]);
     step->skip = 1;
 }
@@ -446,6 +445,12 @@ void cmn_nonfinite_check_weights(const struct cmn_nonfinite_policy *p)
     }
 }
 
+static void save(void *self, struct cmn_step *step)
+{
+    (void)step;
+    cmn_nonfinite_complete(self);
+}
+
 static void fill_row(void *self, struct cmn_step *step, struct cmn_row *row)
 {
     const struct cmn_nonfinite_policy *p = self;
@@ -464,5 +469,6 @@ const struct cmn_extension cmn_nonfinite_extension = {
     .after_micro_batch = after_micro_batch,
     .before_exchange = before_exchange,
     .after_exchange = after_exchange,
+    .save = save,
     .fill_row = fill_row,
 };

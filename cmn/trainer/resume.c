@@ -112,7 +112,7 @@ static void broadcast_saved(struct cmn_checkpointing *c)
     }
     cmn_mpi_bcast(&bytes, sizeof bytes, MPI_BYTE, top->world);
     cmn_mpi_bcast(&c->by, sizeof c->by, MPI_BYTE, top->world);
-    c->resumes = c->progress->resumed = bytes > 0;
+    c->resumes = c->step->kept.resumed = bytes > 0;
     if (!text) {
         text = cmn_malloc(bytes + 1, 1);
     }
@@ -133,13 +133,13 @@ static void restore_progress(struct cmn_checkpointing *c)
 
     cmn_net_set_seen(net, cmn_saved_count(c, "seen"));
     cmn_net_set_updates(net, (int)cmn_saved_count(c, "updates"));
-    c->step->earlier = s->resumed_steps = (long)cmn_saved_count(c, "steps");
-    c->progress->row_at = (long)cmn_saved_count(c, "row_at");
-    c->progress->row_seen = cmn_saved_count(c, "row_seen");
-    c->progress->row_due = (int)cmn_saved_count(c, "row_due");
-    c->progress->verify_due = (int)cmn_saved_count(c, "verify_due");
-    c->progress->validation_pending = (int)cmn_saved_count(c, "validation_pending");
-    c->progress->best =
+    c->step->kept.steps = s->resumed_steps = (long)cmn_saved_count(c, "steps");
+    c->step->kept.row_at = (long)cmn_saved_count(c, "row_at");
+    c->step->kept.row_seen = cmn_saved_count(c, "row_seen");
+    c->step->kept.row_due = (int)cmn_saved_count(c, "row_due");
+    c->step->kept.verification_due = (int)cmn_saved_count(c, "verify_due");
+    c->step->kept.validation_pending = (int)cmn_saved_count(c, "validation_pending");
+    c->step->kept.best =
         (struct cmn_best){.known = (int)cmn_saved_count(c, "best_known"),
                           .value = (double)(float)cmn_saved_number(c, "best"),
                           .at = (long)cmn_saved_count(c, "best_at"),
@@ -156,7 +156,7 @@ static void restore_progress(struct cmn_checkpointing *c)
     if (c->by.same_ranks) {
         cmn_random_open(s->seed, s->topology.rank);
     } else {
-        cmn_random_open_later(s->seed, s->topology.rank, (uint64_t)c->step->earlier);
+        cmn_random_open_later(s->seed, s->topology.rank, (uint64_t)c->step->kept.steps);
     }
 }
 
@@ -229,7 +229,7 @@ static void restore(struct cmn_checkpointing *c)
     report_missing(c);
     cmn_optimizer_forget_stop_requests(&c->model->optimizer);
     resize(c);
-    cmn_best_check(&c->progress->best, c->model);
+    cmn_best_check(&c->step->kept.best, c->model);
     cmn_net_draw_random_rate(net);
     if (c->writer && cmn_net_iteration(net) != cmn_saved_count(c, "iteration")) {
         /* The iteration is recomputed from the images seen: older checkpoints may have higher
@@ -253,14 +253,14 @@ static int lock_folder(const struct cmn_session *s, const char *name)
     return lock;
 }
 
-struct cmn_checkpointing *cmn_resume(struct cmn_session *s, struct cmn_model *m,
-                                     struct cmn_step *step, struct cmn_training_progress *p)
+struct cmn_checkpointing *cmn_resume(struct cmn_step *step)
 {
+    struct cmn_session *s = step->session;
+    struct cmn_model *m = step->model;
     struct cmn_checkpointing *c = cmn_calloc(1, sizeof *c);
     long latest;
 
-    *c = (struct cmn_checkpointing){
-        .session = s, .model = m, .step = step, .progress = p, .lock = -1};
+    *c = (struct cmn_checkpointing){.session = s, .model = m, .step = step, .lock = -1};
     if (s->options.checkpoint <= 0) {
         c->lock = s->topology.rank ? -1 : lock_folder(s, m->name);
         latest =
@@ -316,7 +316,7 @@ void cmn_resume_begin(struct cmn_checkpointing *c)
     }
     compare_list(c);
     cmn_identity_tell_origin(c);
-    c->progress->began -= cmn_saved_number(c, "elapsed");
+    c->step->kept.began -= cmn_saved_number(c, "elapsed");
     sums = &c->step->sums;
     sums->loss = c->row[0];
     sums->right = c->row[1];

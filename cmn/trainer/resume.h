@@ -5,10 +5,9 @@
 #include "trainer/checkpoint_contents.h"
 
 /* Collective, blocking. Call it once the network and the backup folder are known. Finds the newest
- * checkpoint, unless cmn_checkpoint is 0, and restores its contents. The caller closes the result
- * with cmn_checkpointing_close(). The other structs must outlive it. */
-struct cmn_checkpointing *cmn_resume(struct cmn_session *s, struct cmn_model *m,
-                                     struct cmn_step *step, struct cmn_training_progress *p);
+ * checkpoint, unless cmn_checkpoint is 0, and restores its contents. The extension `checkpoints`
+ * closes the result. */
+struct cmn_checkpointing *cmn_resume(struct cmn_step *step);
 
 /* Local. Call it when the first step begins and the training list is known. If the training is
  * resumed, compares the list with the checkpoint's (a difference ends the job), and restores clocks

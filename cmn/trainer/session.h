@@ -49,8 +49,6 @@ struct cmn_session {
     struct cmn_labelled_images valid; /* for CMN_CLASSES; its `images` is 0 without a list */
     struct cmn_box_set boxes;         /* the same for CMN_BOXES */
 
-    /* Stop requests by SIGINT and SIGTERM that exchanges have brought from all ranks so far. */
-    float interrupts, terminations;
     int stop_signal; /* the signal that ended the training, or 0 */
 
     struct cmn_report *report; /* rank 0 of a training that has begun; else NULL */

@@ -7,14 +7,6 @@
 #include "base/timeline.h"
 #include "trainer/extensions.h"
 
-/* Calls all extensions that are on (trainer/extensions.c has their order). */
-#define EXTENSIONS(p, call, ...)                                               \
-    for (int i_ = 0; i_ < (p)->extensions; i_++) {                             \
-        if ((p)->extension[i_].is->call) {                                     \
-            (p)->extension[i_].is->call((p)->extension[i_].self, __VA_ARGS__); \
-        }                                                                      \
-    }
-
 void cmn_step_open(struct cmn_step *p)
 {
     if (cmn_feed_exact(p->feed) && !strcmp(p->session->command->driver, "rnn")) {
@@ -29,6 +21,12 @@ void cmn_step_close(struct cmn_step *p)
     cmn_sequences_close(&p->sequences);
 }
 
+void cmn_step_begin(struct cmn_step *p)
+{
+    p->first = (long)cmn_net_iteration(p->model->net);
+    CMN_EXTENSIONS(p, begin, p);
+}
+
 /* ---- micro-batches ---- */
 
 int cmn_step_before_micro_batch(struct cmn_step *p)
@@ -37,9 +35,9 @@ int cmn_step_before_micro_batch(struct cmn_step *p)
     if (p->micro_batch == 0) {
         p->seen = cmn_net_seen(p->model->net);
         p->skip = 0;
-        EXTENSIONS(p, before_step, p);
+        CMN_EXTENSIONS(p, before_step, p);
     }
-    EXTENSIONS(p, before_micro_batch, p);
+    CMN_EXTENSIONS(p, before_micro_batch, p);
     /* The images of a step count as seen one micro-batch after the other, as in one process; where
      * other ranks have some of them, this rank has its own place in their order. */
     return cmn_feed_seen(p->feed, p->micro_batch) -
@@ -54,27 +52,27 @@ void cmn_step_progress(struct cmn_step *p)
 
 void cmn_step_after_forward(struct cmn_step *p, int i)
 {
-    EXTENSIONS(p, after_layer, p, 0, i);
+    CMN_EXTENSIONS(p, after_layer, p, 0, i);
     cmn_step_progress(p);
-    EXTENSIONS(p, before_layer, p);
+    CMN_EXTENSIONS(p, before_layer, p);
 }
 
 void cmn_step_after_backward(struct cmn_step *p, int i)
 {
-    EXTENSIONS(p, after_layer, p, 1, i);
+    CMN_EXTENSIONS(p, after_layer, p, 1, i);
     if (cmn_step_is_last(p)) {
         cmn_optimizer_after_backward(&p->model->optimizer, i);
     } else {
         cmn_step_progress(p);
     }
-    EXTENSIONS(p, before_layer, p);
+    CMN_EXTENSIONS(p, before_layer, p);
 }
 
 int cmn_step_after_micro_batch(struct cmn_step *p)
 {
     int last = cmn_step_is_last(p);
 
-    EXTENSIONS(p, after_micro_batch, p);
+    CMN_EXTENSIONS(p, after_micro_batch, p);
     cmn_status_compute("the update");
     p->micro_batch = last ? 0 : p->micro_batch + 1;
     return last;
@@ -94,7 +92,7 @@ void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule)
     p->exchange_began = cmn_clock();
     cmn_status_wait("the sum of the gradients");
     memset(o->metrics, 0, sizeof o->metrics);
-    EXTENSIONS(p, before_exchange, p);
+    CMN_EXTENSIONS(p, before_exchange, p);
     cmn_status_bytes(p->model->gradients.exchange.block.n * sizeof(float));
     p->lr = rule->rate;
     sums_arrived = cmn_optimizer_update(o, rule, (int)cmn_feed_step_images(p->feed), p->skip);
@@ -103,9 +101,9 @@ void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule)
     }
     p->updated = 1;
     p->fused = rule->done;
-    EXTENSIONS(p, after_exchange, p);
+    CMN_EXTENSIONS(p, after_exchange, p);
     if (sums_arrived) {
-        EXTENSIONS(p, after_sums, p);
+        CMN_EXTENSIONS(p, after_sums, p);
     }
     cmn_status_wait(NULL);
 }
@@ -126,31 +124,60 @@ static void agree_on_weights(struct cmn_step *p, int synchronise)
 {
     p->exchange_began = cmn_clock();
     if (cmn_optimizer_after_update(&p->model->optimizer, synchronise)) {
-        EXTENSIONS(p, after_sums, p);
+        CMN_EXTENSIONS(p, after_sums, p);
         p->micro_batch_began = cmn_clock();
         p->sums.exchange += p->micro_batch_began - p->exchange_began;
         cmn_timeline_span(CMN_SPAN_EXCHANGE, -1, p->exchange_began, p->micro_batch_began);
     }
 }
 
-void cmn_step_end(struct cmn_step *p, int synchronise)
+/* Saves what is due before the ranks synchronise at the end of the training: a run that resumes
+ * this one then continues as a run without that end. */
+static void save(struct cmn_step *p)
 {
-    EXTENSIONS(p, after_update, p);
-    p->done++;
-    cmn_status_wait("the average of the weights");
-    agree_on_weights(p, synchronise);
-    cmn_status_wait(NULL);
-    EXTENSIONS(p, after_step, p);
-}
-
-void cmn_step_fill_row(struct cmn_step *p, struct cmn_row *row)
-{
-    EXTENSIONS(p, fill_row, p, row);
-}
-
-void cmn_step_synchronise(struct cmn_step *p)
-{
-    if (!cmn_optimizer_synchronised(&p->model->optimizer)) {
+    if (p->due.checkpoint || cmn_step_ends_training(p)) {
+        CMN_EXTENSIONS(p, save, p);
+    }
+    if (cmn_step_ends_training(p) && !cmn_optimizer_synchronised(&p->model->optimizer)) {
         agree_on_weights(p, 1);
     }
+}
+
+static void end_step(struct cmn_step *p)
+{
+    int saves_first;
+
+    CMN_EXTENSIONS(p, after_update, p);
+    p->done++;
+    /* Darknet saves at the end of an epoch, so the ranks must synchronise there anyway. They do so
+     * before the row, which then has the loss of all steps. */
+    p->epoch_ended =
+        cmn_feed_epoch(p->feed, cmn_net_seen(p->model->net)) > cmn_feed_epoch(p->feed, p->seen);
+    cmn_status_wait("the average of the weights");
+    agree_on_weights(p, p->epoch_ended);
+    cmn_status_wait(NULL);
+    p->due = (struct cmn_due){0};
+    CMN_EXTENSIONS(p, after_step, p);
+    /* The last row has the loss of all steps, too. But a training that was asked to stop is saved
+     * after its validation, which may end it by cmn_patience. */
+    saves_first = cmn_step_ends_training(p) && !(p->due.validation && p->session->stop_signal);
+    if (saves_first) {
+        save(p);
+    }
+    CMN_EXTENSIONS(p, report, p);
+    if (!saves_first) {
+        save(p);
+    }
+    CMN_EXTENSIONS(p, after_report, p);
+    p->ended = cmn_clock();
+}
+
+float cmn_step_after_batch(struct cmn_step *p, float loss)
+{
+    if (p->updated) {
+        p->updated = 0;
+        end_step(p);
+    }
+    cmn_status_compute("loading images");
+    return p->done ? p->mean_loss : loss;
 }

@@ -1,4 +1,5 @@
-/* One step of a training: its micro-batches, and the update with the sums over all ranks. */
+/* One step of a training: its micro-batches, the update with the sums over all ranks, and what is
+ * due after it. */
 #ifndef CMN_STEP_H
 #define CMN_STEP_H
 
@@ -7,6 +8,9 @@
 /* Collective. The model is attached. The other structs must outlive the step. */
 void cmn_step_open(struct cmn_step *p);
 void cmn_step_close(struct cmn_step *p);
+
+/* Collective, blocking. The images of the first micro-batch of this run are in the network. */
+void cmn_step_begin(struct cmn_step *p);
 
 /* Local, but with cmn_balance collective at the begin of a step. A micro-batch begins. Returns how
  * many images more all ranks have seen then. */
@@ -27,12 +31,9 @@ void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule);
 /* Local. Darknet's update leaves this layer out: its gradients stay, a part of the sum on each
  * rank. */
 void cmn_step_leaves_out(struct cmn_step *p, int layer);
-/* Collective. Darknet's update is done, too. Local SGD: the mean of the weights, where it is due or
- * `synchronise` asks for it; blocks then. */
-void cmn_step_end(struct cmn_step *p, int synchronise);
-/* Local. Fills the columns of a row that extensions know (report/row.h). */
-void cmn_step_fill_row(struct cmn_step *p, struct cmn_row *row);
-/* Collective, blocking. Afterwards all ranks have the same weights. */
-void cmn_step_synchronise(struct cmn_step *p);
+/* Collective, blocking. Darknet has computed a batch and, if that was a step's last, its own update
+ * is done, too: ends that step with what is due after it. Returns the loss of the last step over
+ * all ranks, or before the first one `loss`, which is this rank's. */
+float cmn_step_after_batch(struct cmn_step *p, float loss);
 
 #endif

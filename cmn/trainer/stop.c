@@ -8,9 +8,11 @@
 #include "report/report.h"
 #include "trainer/extension.h"
 
-static void *open_stop(struct cmn_step *p)
+static void begin(void *self, struct cmn_step *p)
 {
-    return p->session;
+    (void)self;
+    (void)p;
+    cmn_stop_catch();
 }
 
 static void before_exchange(void *self, struct cmn_step *p)
@@ -24,20 +26,20 @@ static void before_exchange(void *self, struct cmn_step *p)
 
 static void after_sums(void *self, struct cmn_step *p)
 {
-    struct cmn_session *s = self;
-
-    s->interrupts += p->model->optimizer.metrics[CMN_INTERRUPTS];
-    s->terminations += p->model->optimizer.metrics[CMN_TERMINATIONS];
+    (void)self;
+    p->interrupts += p->model->optimizer.metrics[CMN_INTERRUPTS];
+    p->terminations += p->model->optimizer.metrics[CMN_TERMINATIONS];
 }
 
 static void after_step(void *self, struct cmn_step *p)
 {
-    struct cmn_session *s = self;
+    struct cmn_session *s = p->session;
 
-    if (s->stop_signal || (s->interrupts <= 0 && s->terminations <= 0)) {
+    (void)self;
+    if (s->stop_signal || (p->interrupts <= 0 && p->terminations <= 0)) {
         return;
     }
-    s->stop_signal = s->interrupts > 0 ? SIGINT : SIGTERM;
+    s->stop_signal = p->interrupts > 0 ? SIGINT : SIGTERM;
     cmn_net_stop_after_this_iteration(p->model->net);
     cmn_report_clear(s->report);
     cmn_warn("asked to stop (signal %d): the training ends after iteration %ld, with its weights "
@@ -51,7 +53,7 @@ static void after_step(void *self, struct cmn_step *p)
 
 const struct cmn_extension cmn_stop_extension = {
     .name = "stop requests",
-    .open = open_stop,
+    .begin = begin,
     .before_exchange = before_exchange,
     .after_sums = after_sums,
     .after_step = after_step,

@@ -1,9 +1,20 @@
 /* Extension: where the time of a step goes, for the report and the timeline. It keeps its times in
  * struct cmn_step, since other extensions and the report read them. */
+#include <string.h>
+
 #include "base/clock.h"
+#include "base/memory.h"
+#include "base/status.h"
 #include "base/timeline.h"
+#include "mpi/call.h"
 #include "report/row.h"
 #include "trainer/extension.h"
+
+static void begin(void *self, struct cmn_step *p)
+{
+    (void)self;
+    p->kept.began = p->sums.since = p->ended = cmn_clock();
+}
 
 static void before_step(void *self, struct cmn_step *p)
 {
@@ -89,11 +100,28 @@ static void after_step(void *self, struct cmn_step *p)
     p->sums.steps++;
 }
 
+/* Gathers each rank's times on rank 0. */
+static struct cmn_rank_times *gather(const struct cmn_step *p)
+{
+    const struct cmn_topology *top = &p->session->topology;
+    struct cmn_rank_times mine = {
+        .compute = p->sums.compute, .load = p->sums.load, .wait = p->sums.exchange};
+    struct cmn_rank_times *all = top->rank ? NULL : cmn_calloc((size_t)top->size, sizeof *all);
+
+    memcpy(mine.host, top->host, sizeof mine.host);
+    cmn_status_wait("the report of the ranks");
+    MPI_CALL(MPI_Gather(&mine, sizeof mine, MPI_BYTE, all, sizeof mine, MPI_BYTE, 0, top->world));
+    cmn_status_wait(NULL);
+    return all;
+}
+
 static void fill_row(void *self, struct cmn_step *p, struct cmn_row *row)
 {
     double passed = cmn_clock() - p->sums.since;
 
     (void)self;
+    row->rank = gather(p);
+    row->ranks = p->session->topology.size;
     row->compute = p->sums.compute / passed;
     row->exchange = p->sums.exchange / passed;
     row->load = p->sums.load / passed;
@@ -102,6 +130,7 @@ static void fill_row(void *self, struct cmn_step *p, struct cmn_row *row)
 
 const struct cmn_extension cmn_times_extension = {
     .name = "times",
+    .begin = begin,
     .before_step = before_step,
     .before_micro_batch = before_micro_batch,
     .after_layer = after_layer,

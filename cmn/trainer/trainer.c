@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "base/stop_request.h"
 #include "base/timeline.h"
 #include "engine/convolution.h"
 #include "engine/replicas.h"
@@ -20,7 +19,6 @@
 #include "trainer/identity.h"
 #include "trainer/nonfinite_policy.h"
 #include "trainer/resume.h"
-#include "trainer/validation.h"
 #include "trainer/weights_file.h"
 
 /* ---- beginning and end ---- */
@@ -37,8 +35,6 @@ struct cmn_trainer *cmn_trainer_open(struct cmn_session *s, struct cmn_net *net,
     t->model.session = s;
     t->model.net = net;
     t->step = (struct cmn_step){.session = s, .model = &t->model, .feed = &t->feed};
-    t->progress =
-        (struct cmn_training_progress){.session = s, .model = &t->model, .step = &t->step};
     cmn_feed_open(&t->feed, s, net, batch, micro_batches);
     t->allocated = cmn_plan_allocated();
     return t;
@@ -59,18 +55,19 @@ void cmn_trainer_resume(struct cmn_trainer *t)
 {
     struct cmn_session *s = t->session;
 
-    if (t->model.attached && s->backup[0] && s->command->does == CMN_TRAINS && !t->checkpointing) {
-        t->checkpointing = cmn_resume(s, &t->model, &t->step, &t->progress);
+    if (t->model.attached && s->backup[0] && s->command->does == CMN_TRAINS &&
+        !t->step.checkpointing) {
+        t->step.checkpointing = cmn_resume(&t->step);
     }
 }
 
 void cmn_trainer_list(struct cmn_trainer *t, FILE *list)
 {
     cmn_feed_set_epochs(&t->feed);
-    if (cmn_best_ended(&t->progress.best, &t->session->options)) {
+    if (cmn_best_ended(&t->step.kept.best, &t->session->options)) {
         cmn_net_stop_after_this_iteration(t->model.net);
     }
-    cmn_checkpointing_list(t->checkpointing, list);
+    cmn_checkpointing_list(t->step.checkpointing, list);
 }
 
 /* The weights are already saved when this ends the job. */
@@ -84,21 +81,18 @@ static void require_last_checkpoint(int lost)
 
 void cmn_trainer_flush(struct cmn_trainer *t)
 {
-    int lost = cmn_checkpointing_close(t->checkpointing);
-
-    t->checkpointing = NULL;
-    cmn_progress_close_report(&t->progress);
-    require_last_checkpoint(lost);
+    cmn_step_close(&t->step);
+    require_last_checkpoint(t->step.checkpoint_lost);
 }
 
 void cmn_trainer_close(struct cmn_trainer *t)
 {
-    int lost = cmn_checkpointing_close(t->checkpointing);
+    int lost;
 
     cmn_model_detach(&t->model);
     cmn_step_close(&t->step);
+    lost = t->step.checkpoint_lost;
     cmn_feed_close(&t->feed);
-    cmn_progress_close(&t->progress);
     free(t->cfg);
     free(t);
     require_last_checkpoint(lost);
@@ -189,37 +183,25 @@ static void start(struct cmn_trainer *t)
 {
     const struct cmn_session *s = t->session;
     const struct cmn_net *net = t->model.net;
-    struct cmn_training_progress *p = &t->progress;
 
     if (s->options.epochs && !s->train_images) {
         cmn_fatal("cmn_epochs=%ld: the length of the training list is not known; set max_batches",
                   s->options.epochs);
     }
-    if (cmn_validates(s, net)) {
+    if (cmn_model_validates(&t->model)) {
         cmn_require_single_images(net);
         if (!s->valid.images) {
             cmn_boxes_check(net, &s->boxes, &s->topology);
         }
     } else if (s->options.validate && s->options.patience) {
         cmn_fatal("cmn_patience: this training validates nothing, for it has no `valid` list in "
-                  "the .data file, or a command without validation: leave the key away, or add "
-                  "that");
+                  "the .data file, or a command without validation: remove the key, or add that");
     }
     t->started = 1;
-    t->step.first = (long)cmn_net_iteration(net);
-    p->epoch = s->train_images ? (long)(cmn_net_seen(net) / s->train_images) : 0;
-    if (!p->resumed) {
-        p->row_at = t->step.first;
-        p->row_seen = cmn_net_seen(net);
-    }
     warn_of_memory(t);
-    cmn_stop_catch();
-    p->began = t->step.sums.since = t->step.ended = cmn_clock();
-    cmn_resume_begin(t->checkpointing);
     introduce(t);
     cmn_feed_tell_rate(&t->feed);
-    cmn_progress_open(p);
-    cmn_progress_pending_validation(p);
+    cmn_step_begin(&t->step);
 }
 
 int cmn_trainer_before_micro_batch(struct cmn_trainer *t)
@@ -234,52 +216,6 @@ int cmn_trainer_before_micro_batch(struct cmn_trainer *t)
     return cmn_step_before_micro_batch(&t->step);
 }
 
-/* ---- after a step ---- */
-
-static void step_done(struct cmn_trainer *t)
-{
-    struct cmn_checkpointing *c = t->checkpointing;
-    struct cmn_progress_due due = cmn_progress_step_done(&t->progress);
-    double images_per_s = cmn_progress_speed(&t->progress);
-    /* The checkpoint is taken before the ranks synchronise, so it has the state that a run without
-     * an end here would have. */
-    int ends = due.last && !(due.validation && t->session->stop_signal);
-
-    if (ends || cmn_checkpointing_due(c)) {
-        cmn_nonfinite_complete(t->step.nonfinite);
-    }
-    if (ends) {
-        cmn_checkpointing_collect(c, due.regular);
-        cmn_step_synchronise(&t->step);
-    }
-    cmn_progress_tell(&t->progress, &due);
-    if (!ends && cmn_net_training_ended(t->model.net)) {
-        cmn_checkpointing_collect(c, 0);
-        cmn_step_synchronise(&t->step);
-    } else if (!ends && cmn_checkpointing_due(c)) {
-        cmn_checkpointing_collect(c, 0);
-    }
-    cmn_checkpointing_write(c);
-    cmn_progress_redraw(&t->progress, images_per_s);
-    t->step.ended = cmn_clock();
-}
-
-float cmn_trainer_after_batch(struct cmn_trainer *t, float loss)
-{
-    if (t->step.updated) {
-        t->step.updated = 0;
-        cmn_replicas_average_followed(&t->model.gradients, &t->session->topology);
-        step_done(t);
-    }
-    cmn_status_compute("loading images");
-    return t->step.done ? t->step.mean_loss : loss;
-}
-
-long cmn_trainer_steps(const struct cmn_trainer *t)
-{
-    return t->step.earlier + t->step.done;
-}
-
 /* ---- saving ---- */
 
 /* Says on rank 0 why the training has ended before its first step. */
@@ -290,11 +226,11 @@ static void say_untrained(const struct cmn_trainer *t, const char *file)
     if (!t->model.attached || t->started || t->session->command->does != CMN_TRAINS) {
         return;
     }
-    cmn_resume_protect_newer(t->checkpointing, file);
-    if (t->checkpointing) {
-        cmn_identity_tell_origin(t->checkpointing);
+    cmn_resume_protect_newer(t->step.checkpointing, file);
+    if (t->step.checkpointing) {
+        cmn_identity_tell_origin(t->step.checkpointing);
     }
-    if (cmn_best_ended(&t->progress.best, &t->session->options)) {
+    if (cmn_best_ended(&t->step.kept.best, &t->session->options)) {
         cmn_say("nothing to train: cmn_patience=%ld has ended this training after iteration %zu; "
                 "raise it, or start over with -clear",
                 t->session->options.patience, cmn_net_iteration(net));
@@ -309,7 +245,7 @@ static void say_untrained(const struct cmn_trainer *t, const char *file)
  * keep them. */
 static int continues(const struct cmn_trainer *t)
 {
-    return cmn_checkpointing_takes(t->checkpointing) && t->started &&
+    return cmn_checkpointing_takes(t->step.checkpointing) && t->started &&
            !cmn_net_training_ended(t->model.net);
 }
 

@@ -9,7 +9,6 @@
 #include "trainer/checkpointing.h"
 #include "trainer/feed.h"
 #include "trainer/model.h"
-#include "trainer/progress.h"
 #include "trainer/session.h"
 #include "trainer/step.h"
 
@@ -18,10 +17,8 @@ struct cmn_trainer {
     struct cmn_feed feed;
     struct cmn_model model;
     struct cmn_step step;
-    struct cmn_training_progress progress;
-    struct cmn_checkpointing *checkpointing; /* NULL until network and backup folder are known */
-    int started;                             /* set when the first micro-batch begins */
-    struct cmn_plan plan;                    /* what the network needs */
+    int started;          /* set when the first micro-batch begins */
+    struct cmn_plan plan; /* what the network needs */
     char *cfg;
     int batch, micro_batches; /* as the cfg says it */
     double program; /* resident bytes, and bytes allocated, before the network was built */
@@ -38,8 +35,8 @@ struct cmn_trainer *cmn_trainer_open(struct cmn_session *s, struct cmn_net *net,
  * frees t. */
 void cmn_trainer_close(struct cmn_trainer *t);
 
-/* Local, blocking. Closes report and checkpoints at the end of a job in which Darknet does not free
- * its network. */
+/* Collective, blocking. Closes report and checkpoints at the end of a job in which Darknet does not
+ * free its network. */
 void cmn_trainer_flush(struct cmn_trainer *t);
 
 /* Collective, blocking. `net` was read from `cfg`, and rank 0's has the weights. It replaces the
@@ -58,14 +55,6 @@ void cmn_trainer_list(struct cmn_trainer *t, FILE *list);
 /* Local, except in the first step, which begins the training and is collective. Called when a
  * micro-batch begins. Returns by how many images the number that all ranks have seen grows. */
 int cmn_trainer_before_micro_batch(struct cmn_trainer *t);
-
-/* Collective, blocking. Called when Darknet has computed a batch. If that led to an update, it does
- * what is due after a step. Returns the loss of the last step over all ranks, or before the first
- * one `loss`, which is this rank's. */
-float cmn_trainer_after_batch(struct cmn_trainer *t, float loss);
-
-/* Local. Returns the steps of this run and of those that it resumes. */
-long cmn_trainer_steps(const struct cmn_trainer *t);
 
 /* Collective, blocking. Called before weights are saved to `file`: the network gets the averages
  * over all ranks. Returns whether this rank writes the file; cmn_trainer_after_save() follows on

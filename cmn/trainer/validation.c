@@ -1,5 +1,4 @@
-#include "trainer/validation.h"
-
+/* Extension, cmn_validate: validation during training. It leaves the training's state unchanged. */
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -7,11 +6,8 @@
 #include "base/timeline.h"
 #include "engine/recurrent_state.h"
 #include "mpi/call.h"
-
-int cmn_validates(const struct cmn_session *s, const struct cmn_net *net)
-{
-    return s->valid.images || (s->boxes.images && cmn_net_detects(net));
-}
+#include "report/row.h"
+#include "trainer/extension.h"
 
 static void count_classes(const struct cmn_session *s, struct cmn_net *net, struct cmn_row *row)
 {
@@ -40,7 +36,7 @@ static void count_boxes(const struct cmn_session *s, struct cmn_net *net, struct
     }
 }
 
-void cmn_validate(const struct cmn_session *s, struct cmn_model *m, struct cmn_row *row)
+static void validate(const struct cmn_session *s, struct cmn_model *m, struct cmn_row *row)
 {
     double began = cmn_clock();
     struct cmn_net_size trained = cmn_net_size(m->net);
@@ -55,3 +51,45 @@ void cmn_validate(const struct cmn_session *s, struct cmn_model *m, struct cmn_r
     cmn_recurrent_state_restore(m->net, state);
     cmn_timeline_span(CMN_SPAN_VALIDATE, -1, began, cmn_clock());
 }
+
+/* ---- when ---- */
+
+static int is_due(const struct cmn_step *p)
+{
+    long every = p->session->options.validate;
+    long before = cmn_feed_epoch(p->feed, p->seen);
+    long now = cmn_feed_epoch(p->feed, cmn_net_seen(p->model->net));
+
+    return cmn_model_validates(p->model) && now / every > before / every;
+}
+
+/* A stop request does not wait for a validation. The run that resumes this one validates in its
+ * first step, unless cmn_patience may end the training here. */
+static void after_step(void *self, struct cmn_step *p)
+{
+    const struct cmn_session *s = p->session;
+    int due = is_due(p);
+    int deferred = s->stop_signal && !cmn_best_may_end(&p->kept.best, &s->options);
+
+    (void)self;
+    p->kept.validation_pending = due && deferred;
+    p->due.scheduled = due;
+    p->due.validation = (due && !deferred) || (cmn_step_ends_training(p) && !s->stop_signal &&
+                                               cmn_model_validates(p->model));
+}
+
+static void fill_row(void *self, struct cmn_step *p, struct cmn_row *row)
+{
+    (void)self;
+    row->validation_loss = row->validation_accuracy = -1;
+    row->validation_map = row->validation_map95 = -1;
+    if (p->due.validation) {
+        validate(p->session, p->model, row);
+    }
+}
+
+const struct cmn_extension cmn_validation_extension = {
+    .name = "validation",
+    .after_step = after_step,
+    .fill_row = fill_row,
+};

@@ -27,6 +27,8 @@ static const char text[] = "[net]\nbatch=2\nheight=8\nwidth=8\nchannels=1\nmax_b
                            "[connected]\noutput=2\n[softmax]\n";
 
 /* A training with a checkpoint before its first step, which it then could resume from. */
+extern const struct cmn_extension cmn_checkpoint_extension;
+
 static int open_training(void **state)
 {
     char *words[] = {"darknet", "classifier", "train", "x", "x"};
@@ -54,9 +56,9 @@ static int open_training(void **state)
     trainer = cmn_trainer_open(&session, cmn_net_of(net), net->batch, net->subdivisions);
     net->cmn = trainer;
     cmn_trainer_attach(trainer, cmn_net_of(net), cfg);
-    c = trainer->checkpointing;
-    cmn_checkpointing_collect(c, 0);
-    cmn_checkpointing_write(c);
+    c = trainer->step.checkpointing;
+    cmn_checkpoint_extension.save(NULL, &trainer->step);
+    cmn_checkpoint_extension.after_report(NULL, &trainer->step);
     cmn_writer_wait(c->writer);
     snprintf(name, sizeof name, "%.900s/%.100s-0.checkpoint", session.backup, trainer->model.name);
     c->file = cmn_checkpoint_read(name);
