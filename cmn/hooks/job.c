@@ -29,6 +29,8 @@
 #include "mpi/device.h"
 #include "tools/host_info.h"
 #include "tools/tools.h"
+#include "trainer/trainer.h"
+#include "transports/sums.h"
 #include "watchdog/watchdog.h"
 
 struct cmn_session cmn_job;
@@ -121,24 +123,14 @@ static void end_failed(const char *message, int lost)
     end_job(message, lost ? "failure" : "error", cmn_job.topology.inter_rank, NULL);
 }
 
-static void (*at_end[CMN_AT_JOB_END])(void);
-static int ends;
-
-void cmn_at_job_end(void (*close)(void))
-{
-    if (ends == CMN_AT_JOB_END) {
-        cmn_fatal("more than %d calls of cmn_at_job_end", CMN_AT_JOB_END);
-    }
-    at_end[ends++] = close;
-}
-
 static void close_job(void)
 {
     cmn_status_compute("the end of the job");
     fflush(NULL);
-    while (ends > 0) {
-        at_end[--ends]();
+    if (cmn_job.trainer) {
+        cmn_trainer_flush(cmn_job.trainer);
     }
+    cmn_sums_close(cmn_job.sums);
     cmn_job.on = 0;
     if (cmn_job.topology.rank == 0) {
         cmn_job_event("end", -1, "");

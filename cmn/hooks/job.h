@@ -7,12 +7,6 @@
 /* `on` is 0 unless this process takes part in a job. */
 extern struct cmn_session cmn_job;
 
-/* Local. Registers a function that is called once if the job ends well: before the communicators
- * and MPI end, and in the reverse order of registration. At most CMN_AT_JOB_END can be
- * registered. */
-enum { CMN_AT_JOB_END = 4 };
-void cmn_at_job_end(void (*close)(void));
-
 /* Local. Exit handlers run last in, first out. After this call the job's own handler runs before
  * those that libraries have registered so far. CUDA's handler ends CUDA, and the communicator must
  * be closed before that. */

@@ -68,14 +68,6 @@ void cmn_broadcast(void *data, size_t bytes)
  * messages, not on their length. */
 enum { SMALL = 16 * 1024 };
 
-static struct cmn_sums *sums; /* over all ranks; NULL: not open */
-
-static void close_sums(void)
-{
-    cmn_sums_close(sums);
-    sums = NULL;
-}
-
 static void sum(float *data, size_t n)
 {
     const struct cmn_topology *t = &cmn_job.topology;
@@ -84,11 +76,10 @@ static void sum(float *data, size_t n)
         cmn_mpi_allreduce(data, n, CMN_MPI_FLOATS, t->world);
         return;
     }
-    if (!sums) {
-        sums = cmn_sums_open(t->world, &cmn_job.options, 1); /* 1: no time limit */
-        cmn_at_job_end(close_sums);
+    if (!cmn_job.sums) {
+        cmn_job.sums = cmn_sums_open(t->world, &cmn_job.options, 1); /* 1: no time limit */
     }
-    cmn_sums_run(sums, data, n);
+    cmn_sums_run(cmn_job.sums, data, n);
 }
 
 void cmn_mean(float *data, size_t n)

@@ -35,9 +35,6 @@
 #include "trainer/weights_file.h"
 #include "watchdog/watchdog.h"
 
-static struct cmn_trainer *trained; /* the network that the job trains */
-static int evaluating;              /* set while Darknet's trainer evaluates that network */
-
 /* ---- cfg and network ---- */
 
 /* Returns file and line of a key ("my.cfg:7"), or "cfg" if they are unknown. */
@@ -94,13 +91,6 @@ static void refuse_of_tree(void)
     }
 }
 
-static void flush_trained(void)
-{
-    if (trained) {
-        cmn_trainer_flush(trained);
-    }
-}
-
 enum { AMPERE = 8 }; /* lowest compute capability with bf16 */
 
 static int mixes(void)
@@ -140,7 +130,6 @@ static void check_precision(const struct network *net)
 
 int cmn_rank_batch(struct network *net, struct list *options, int batch, int *subdivisions)
 {
-    static int registered;
     char *words[] = {NULL, NULL, NULL};
     const char *why;
 
@@ -159,19 +148,16 @@ int cmn_rank_batch(struct network *net, struct list *options, int batch, int *su
     if (cmn_job.topology.device >= 0) {
         cmn_end_job_before_libraries();
     }
-    if (!registered++) {
-        cmn_at_job_end(flush_trained);
-    }
     words[0] = (char *)cmn_job.command->driver;
     words[1] = (char *)cmn_job.command->verb;
     why = cmn_job.command->does == CMN_TRAINS ? cmn_tree_refusal(net, words) : NULL;
     if (why) {
         cmn_fatal("%s", why);
     }
-    net->cmn = trained = cmn_trainer_open(&cmn_job, cmn_net_of(net), batch, *subdivisions);
-    *subdivisions = trained->feed.share.micro_batches;
+    net->cmn = cmn_job.trainer = cmn_trainer_open(&cmn_job, cmn_net_of(net), batch, *subdivisions);
+    *subdivisions = cmn_job.trainer->feed.share.micro_batches;
     cmn_tree_take_part(net, *subdivisions);
-    return trained->feed.share.sequences;
+    return cmn_job.trainer->feed.share.sequences;
 }
 
 /* The keys that Darknet has looked for in the current section. 128 are enough to find the nearest
@@ -272,8 +258,8 @@ int cmn_unused_keys(struct list *options)
 
 int cmn_reads_weights(void)
 {
-    if (trained) {
-        trained->model.weights_given = 1;
+    if (cmn_job.trainer) {
+        cmn_job.trainer->model.weights_given = 1;
     }
     return !cmn_job.on || cmn_job.topology.rank == 0;
 }
@@ -340,7 +326,7 @@ void cmn_after_load_network(struct network *net, const char *cfg)
 void cmn_before_free_network(struct network *net)
 {
     if (net->cmn) {
-        trained = trained == net->cmn ? NULL : trained;
+        cmn_job.trainer = cmn_job.trainer == net->cmn ? NULL : cmn_job.trainer;
         cmn_gpu_batch_close();
         cmn_gpu_convolution_close();
         cmn_trainer_close(net->cmn);
@@ -397,7 +383,7 @@ void cmn_after_data_cfg(struct list *options)
 {
     struct cmn_data_cfg d;
 
-    if (!cmn_job.on || evaluating) {
+    if (!cmn_job.on || cmn_job.evaluating) {
         return; /* -map reads the .data file again */
     }
     tell_data_keys(options);
@@ -411,8 +397,8 @@ void cmn_after_data_cfg(struct list *options)
             cmn_fatal_reason();
         }
         cmn_session_data(&cmn_job, &d);
-        if (trained) {
-            cmn_trainer_resume(trained);
+        if (cmn_job.trainer) {
+            cmn_trainer_resume(cmn_job.trainer);
         }
     }
 }
@@ -429,9 +415,9 @@ FILE *cmn_fopen(const char *name)
     cmn_status_file(NULL);
     if (file && !strcmp(name, cmn_job.train_list)) {
         cmn_job.train_images = cmn_files_count_lines(file);
-        if (trained) {
-            cmn_feed_scatter(&trained->feed, file);
-            cmn_trainer_list(trained, file);
+        if (cmn_job.trainer) {
+            cmn_feed_scatter(&cmn_job.trainer->feed, file);
+            cmn_trainer_list(cmn_job.trainer, file);
         }
     }
     return file;
@@ -463,7 +449,7 @@ void cmn_samples_in_memory(size_t rows)
         snprintf(text, sizeof text, "%zu\n", rows);
         cmn_files_compare("number of samples", text, &cmn_job.topology);
         cmn_job.train_images = rows;
-        cmn_feed_set_epochs(&trained->feed);
+        cmn_feed_set_epochs(&cmn_job.trainer->feed);
     }
 }
 
@@ -474,7 +460,7 @@ size_t cmn_next_batch(int *n, int images)
     size_t wanted = (size_t)*n, first = 0;
 
     if (cmn_job.on) {
-        first = cmn_feed_next_batch(&trained->feed, &wanted, (size_t)images);
+        first = cmn_feed_next_batch(&cmn_job.trainer->feed, &wanted, (size_t)images);
         *n = (int)wanted;
     }
     return first;
@@ -483,13 +469,14 @@ size_t cmn_next_batch(int *n, int images)
 void cmn_rewind_batch(void)
 {
     if (cmn_job.on) {
-        cmn_feed_rewind(&trained->feed);
+        cmn_feed_rewind(&cmn_job.trainer->feed);
     }
 }
 
 int cmn_next_sample(int rows)
 {
-    return cmn_job.on ? (int)cmn_feed_next_sample(&trained->feed, (size_t)rows) : rand() % rows;
+    return cmn_job.on ? (int)cmn_feed_next_sample(&cmn_job.trainer->feed, (size_t)rows)
+                      : rand() % rows;
 }
 
 /* With cmn_exact, all micro-batches of a step use the seed of the last one. */
@@ -537,7 +524,7 @@ void cmn_loader_load(size_t first)
 int cmn_begin_sample(size_t number)
 {
     if (cmn_job.on) {
-        cmn_loader_begin_sample(trained->feed.sampler, number);
+        cmn_loader_begin_sample(cmn_job.trainer->feed.sampler, number);
     }
     return cmn_job.on;
 }
@@ -547,7 +534,7 @@ int cmn_sample_image(char **paths, int images)
     if (!cmn_job.on) {
         return rand() % images;
     }
-    atomic_store(&trained->feed.paths, paths);
+    atomic_store(&cmn_job.trainer->feed.paths, paths);
     return (int)cmn_loader_draw_image((size_t)images);
 }
 
@@ -556,8 +543,8 @@ char **cmn_loader_paths(char **paths, int n)
     if (!cmn_job.on) {
         return NULL;
     }
-    atomic_store(&trained->feed.paths, paths);
-    return cmn_loader_next_paths(trained->feed.sampler, paths, n);
+    atomic_store(&cmn_job.trainer->feed.paths, paths);
+    return cmn_loader_next_paths(cmn_job.trainer->feed.sampler, paths, n);
 }
 
 unsigned char *cmn_cached_image(const char *file, int channels, int *w, int *h, int *c)
@@ -717,8 +704,8 @@ void cmn_after_backward(struct network *net, int i)
 
 void cmn_progress(void)
 {
-    if (trained) {
-        cmn_step_progress(&trained->step);
+    if (cmn_job.trainer) {
+        cmn_step_progress(&cmn_job.trainer->step);
     }
 }
 
@@ -822,7 +809,7 @@ void cmn_before_evaluation(struct network *net)
     if (t) {
         cmn_status_compute("evaluation");
         cmn_model_swap_in_validated(&t->model);
-        evaluating = 1;
+        cmn_job.evaluating = 1;
     }
 }
 
@@ -831,7 +818,7 @@ float cmn_after_evaluation(struct network *net, float result)
     struct cmn_trainer *t = net->cmn;
 
     if (t) {
-        evaluating = 0;
+        cmn_job.evaluating = 0;
         cmn_broadcast(&result, sizeof result);
         cmn_model_restore_own(&t->model);
     }

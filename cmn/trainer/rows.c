@@ -36,10 +36,10 @@ static void close_rows(void *self)
     struct cmn_report *report = r->session->report;
 
     r->session->report = NULL;
-    free(r);
     if (cmn_report_close(report)) {
         cmn_fatal_reason();
     }
+    free(r); /* until then the report reads the names of its files */
 }
 
 /* ---- the beginning ---- */

@@ -1,4 +1,5 @@
-/* The session: what this process knows of its job. hooks/ fills it; trainer/ and tools/ read it. */
+/* The session: what this process knows of its job, and what it keeps for all of it. hooks/ fills it;
+ * trainer/ and tools/ read it. */
 #ifndef CMN_SESSION_H
 #define CMN_SESSION_H
 
@@ -10,6 +11,8 @@
 #include "mpi/topology.h"
 
 struct cmn_report;
+struct cmn_sums;
+struct cmn_trainer;
 
 /* The contents of a .data file. A missing text is NULL, and Darknet's default is used instead,
  * except for `backup`: that default folder is not made without being asked for. */
@@ -51,7 +54,10 @@ struct cmn_session {
 
     int stop_signal; /* the signal that ended the training, or 0 */
 
-    struct cmn_report *report; /* rank 0 of a training that has begun; else NULL */
+    struct cmn_trainer *trainer; /* of the network that the job trains; NULL: none */
+    int evaluating;              /* Darknet's trainer evaluates that network now */
+    struct cmn_report *report;   /* rank 0 of a training that has begun; else NULL */
+    struct cmn_sums *sums;       /* of your own programs, over all ranks; NULL: not open */
 };
 
 /* The message about a .data file without `backup`; it follows the file's name. */

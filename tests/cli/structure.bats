@@ -83,7 +83,7 @@ violation() {
     cd "$copy"
     tests/rooms.sh objects
     violation base/odd 'base/odd.c names trainer/step.h: trainer/ is below base/' <<<'#include "trainer/step.h"'
-    violation data/odd 'data/odd.c calls cmn_validates: trainer/ is below data/' <<<'int cmn_validates(void); int odd(void); int odd(void) { return cmn_validates(); }'
+    violation data/odd 'data/odd.c calls cmn_model_validates: trainer/ is below data/' <<<'int cmn_model_validates(void); int odd(void); int odd(void) { return cmn_model_validates(); }'
     violation data/odd "data/odd.c reads Darknet's darknet.h" <<<'#include "darknet.h"'
     touch cmn/base/odd.h
     sed -i '1i #include "base/odd.h"' cmn/base/log.h
