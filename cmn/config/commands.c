@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 
-#define ONE "one process does it: leave -cmn and mpiexec away"
+#define ONE "one process does it: run it without -cmn and mpiexec"
 #define LISTED "its list is written into the program: use detector map, valid or recall"
 #define TRAINS CMN_TRAINS, CMN_NO_ANSWER, CMN_IN_PJREDDIE
 #define REFUSED CMN_REFUSED, CMN_NO_ANSWER, CMN_IN_BOTH
@@ -75,7 +75,7 @@ static struct cmn_command table[] = {
 static const struct cmn_command unknown = {
     "this", "command", REFUSED,
     "`darknet cmn list` names those that it does, and any other would run as independent copies: "
-    "leave -cmn and mpiexec away"};
+    "run it without -cmn and mpiexec"};
 
 enum { COMMANDS = sizeof table / sizeof table[0] };
 

@@ -281,7 +281,7 @@ static void tell_left_out(const struct network *net, const char *cfg)
 
     cmn_tree_leaves_out(net, cmn_net_on_gpu(cmn_net_of((struct network *)net)), text, sizeof text);
     if (text[0] && cmn_job.topology.rank == 0) {
-        cmn_warn("%s: no effect on the CPU, for this Darknet knows them on GPUs alone: %s", cfg,
+        cmn_warn("%s: no effect on the CPU, for this Darknet knows them only on GPUs: %s", cfg,
                  text);
     }
 }

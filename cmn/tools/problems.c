@@ -36,8 +36,8 @@ static const struct {
     [CMN_UNUSED_CLASS] = {"list lacks classes", "lists lack classes", 1},
     [CMN_BAD_OUTPUTS] = {"number of outputs is wrong", "numbers of outputs are wrong", 0},
     [CMN_UNUSED_KEY] = {"key has no effect", "keys have no effect", 0},
-    [CMN_FOREIGN_KEY] = {"key is one of AlexeyAB's Darknet alone, and has no effect here",
-                         "keys are those of AlexeyAB's Darknet alone, and have no effect here", 1},
+    [CMN_FOREIGN_KEY] = {"key exists only in AlexeyAB's Darknet, and has no effect here",
+                         "keys exist only in AlexeyAB's Darknet, and have no effect here", 1},
     [CMN_NO_ROOM] = {"thing does not fit the memory", "things do not fit the memory", 0},
 };
 _Static_assert(sizeof kinds / sizeof kinds[0] == CMN_PROBLEM_KINDS, "each kind has its words");

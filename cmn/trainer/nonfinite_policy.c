@@ -358,7 +358,7 @@ static void count(struct cmn_nonfinite_policy *p, long iteration)
     p->last = iteration;
     if (p->in_a_row == IN_A_ROW) {
         cmn_fatal("iteration %ld: %d steps in a row were left out (cmn_nonfinite=skip): the "
-                  "network gives NaN or Inf alone, so nothing is saved of it; lower "
+                  "network gives only NaN or Inf, so nothing is saved of it; lower "
                   "learning_rate, and resume from earlier weights or a checkpoint",
                   iteration, IN_A_ROW);
     }

@@ -176,7 +176,7 @@ resumes_with_same_bits() {
     cmp 1.final out/net_final.weights
 }
 
-@test "AlexeyAB's keys: those of GPUs alone are named; connected layers and the like are trained, whatever the communicator" {
+@test "AlexeyAB's keys: those of GPUs only are named; connected layers and the like are trained, whatever the communicator" {
     small_data 60 50
     net_section channels=3 batch=24 subdivisions=3 cmn_batch=global max_batches=3 learning_rate=.01 adam=1 >net.cfg
     printf '%s\n' '[convolutional]' batch_normalize=2 filters=4 size=3 stride=4 pad=1 activation=relu dont_update=1 \
@@ -187,7 +187,7 @@ resumes_with_same_bits() {
         train_on "${how% *}" net.cfg -dont_show -cmn_communicator "${how#* }"
         mv out/net_final.weights "${how% *}.weights"
     done
-    [[ $(grep -c 'net.cfg: no effect on the CPU, for this Darknet knows them on GPUs alone: adam=1, batch_normalize=2, dont_update$' train.log) -eq 1 ]]
+    [[ $(grep -c 'net.cfg: no effect on the CPU, for this Darknet knows them only on GPUs: adam=1, batch_normalize=2, dont_update$' train.log) -eq 1 ]]
     assert_close 1.weights 2.weights 1e-6
     assert_close 1.weights 3.weights 1e-6
     # The last 160 numbers are the weights of [connected].
@@ -198,7 +198,7 @@ resumes_with_same_bits() {
     net_section channels=3 max_batches=2 >net.cfg
     printf '%s\n' '[connected]' output=10 activation=linear '[gru]' output=10 '[softmax]' >>net.cfg
     train_on 2 net.cfg -dont_show
-    grep 'net.cfg: no effect on the CPU, for this Darknet knows them on GPUs alone: learning of \[gru\]$' train.log
+    grep 'net.cfg: no effect on the CPU, for this Darknet knows them only on GPUs: learning of \[gru\]$' train.log
 }
 
 # thin CFG KEY=VALUE...: a cfg of the tree's folder cfg/ with an eighth of the filters, small images, and these keys of [net].

@@ -151,8 +151,8 @@ END
 
 @test "-cmn with a command that cannot be distributed" {
     cmn_only 'does not work with go train: .*without -cmn' go train mlp.cfg -cmn
-    cmn_only 'does not work with classifier: .*leave -cmn and mpiexec away' classifier predict small.data mlp.cfg x.weights x.png -cmn
-    cmn_only 'does not work with this command: .*leave -cmn and mpiexec away' nonsense -cmn
+    cmn_only 'does not work with classifier: .*run it without -cmn and mpiexec' classifier predict small.data mlp.cfg x.weights x.png -cmn
+    cmn_only 'does not work with this command: .*run it without -cmn and mpiexec' nonsense -cmn
     cmn_only 'not a command: train small.data; did you mean classifier train, detector train, .*\?' train small.data mlp.cfg -cmn
 }
 

@@ -168,7 +168,7 @@ spoil() {
     finds 'fault: 1 list of names is wrong' 'names.txt:4: 4 lines for classes=3'
     finds 'fault: 1 key has no effect' 'my.data:5: bakup=out has no effect: unknown key; did you mean backup?'
     finds 'fault: 1 file cannot be used' 'my.data names no folder for weights: add a line backup=FOLDER'
-    finds "note: 1 key is one of AlexeyAB's Darknet alone, and has no effect here" "my.cfg:$(line mosaic): mosaic=1"
+    finds "note: 1 key exists only in AlexeyAB's Darknet, and has no effect here" "my.cfg:$(line mosaic): mosaic=1"
     grep -q '^memory and unknown keys: not looked at' report.txt
 }
 

@@ -125,7 +125,7 @@ trained() {
 }
 
 @test "cuDNN: cmn_mixed=bf16 ends the job where it cannot be had, or would change nothing" {
-    local refused='leave the key away'
+    local refused='remove the key'
     write conv
     fails_clearly_on 2 "cmn_mixed=bf16: GPUs have bf16 from compute capability 8.0 on, and this one has 6.x: $refused" \
         classifier train small.data conv.cfg -cmn -cmn_mixed bf16
