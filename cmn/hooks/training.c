@@ -773,7 +773,7 @@ int cmn_leaves_out(struct network *net, int i, int leaves_out)
     struct cmn_trainer *t = net->cmn;
 
     if (t && leaves_out) {
-        cmn_step_leaves_out(&t->step, i);
+        cmn_optimizer_leaves_out(&t->model.optimizer, i);
     }
     return leaves_out;
 }

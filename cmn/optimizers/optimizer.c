@@ -7,6 +7,7 @@
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/status.h"
 #include "compression/compressor.h"
 #include "mpi/device.h"
 #include "optimizers/accumulation.h"
@@ -211,8 +212,20 @@ static int waits_for_backward(const struct cmn_optimizer *o)
 
 void cmn_optimizer_finish_backward(struct cmn_optimizer *o)
 {
-    if (o->gradients->on_gpu && waits_for_backward(o) && cmn_device_wait(poll, o)) {
+    if (!o->gradients->on_gpu || !waits_for_backward(o)) {
+        return;
+    }
+    cmn_status_compute("backward on the GPU"); /* no other rank is waited for */
+    if (cmn_device_wait(poll, o)) {
         cmn_fatal_reason();
+    }
+}
+
+/* Each rank keeps its part of the sums that it adds to in the next step. */
+void cmn_optimizer_leaves_out(struct cmn_optimizer *o, int layer)
+{
+    if (!o->policy->own_velocity && !o->policy->own_weights) {
+        cmn_gradients_scale_layer(o->gradients, layer, 1.0F / (float)o->topology->size);
     }
 }
 

@@ -62,6 +62,10 @@ void cmn_optimizer_finish_backward(struct cmn_optimizer *o);
  * Returns 1 if o->metrics now holds sums over all ranks, and 0 if they arrive in a later step. */
 int cmn_optimizer_update(struct cmn_optimizer *o, struct cmn_rule *rule, int images, int skip);
 
+/* Local. Darknet's update leaves this layer out: its gradients stay, a part of the sum on each
+ * rank. */
+void cmn_optimizer_leaves_out(struct cmn_optimizer *o, int layer);
+
 /* Collective, after each update, Darknet's own included. Blocks if a mean of the weights is due or
  * `synchronise` asks for it; then all ranks have the same weights. Returns the same as
  * cmn_optimizer_update(). */

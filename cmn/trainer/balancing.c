@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/status.h"
 #include "mpi/call.h"
 #include "report/report.h"
 #include "trainer/extension.h"
@@ -63,7 +64,9 @@ static void after_exchange(void *self, struct cmn_step *p)
         return;
     }
     all = cmn_calloc((size_t)b->ranks, sizeof *all);
+    cmn_status_wait("the times of the ranks");
     MPI_CALL(MPI_Allgather(&each, 1, MPI_DOUBLE, all, 1, MPI_DOUBLE, p->session->topology.world));
+    cmn_status_wait(NULL);
     if (cmn_balance_measured(b, p->feed->step - 1, all, &part)) {
         say_division(p, part);
     }

@@ -1,10 +1,25 @@
 /* Extension: a step is divided over the ranks by micro-batches or images (trainer/feed.h), and
  * counts as one process would count it. */
+#include <string.h>
+
 #include "base/random.h"
 #include "engine/convolution.h"
 #include "engine/recurrent_state.h"
 #include "engine/replicas.h"
 #include "trainer/extension.h"
+
+static void *open_division(struct cmn_step *p)
+{
+    if (cmn_feed_exact(p->feed) && !strcmp(p->session->command->driver, "rnn")) {
+        cmn_sequences_open(&p->sequences, p->model->net, p->feed->share.micro_batches);
+    }
+    return p;
+}
+
+static void close_division(void *self)
+{
+    cmn_sequences_close(&((struct cmn_step *)self)->sequences);
+}
 
 static void before_step(void *self, struct cmn_step *p)
 {
@@ -62,6 +77,8 @@ static void after_update(void *self, struct cmn_step *p)
 
 const struct cmn_extension cmn_division_extension = {
     .name = "division of a step",
+    .open = open_division,
+    .close = close_division,
     .before_step = before_step,
     .before_micro_batch = before_micro_batch,
     .after_micro_batch = after_micro_batch,

@@ -4,22 +4,6 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "base/timeline.h"
-#include "trainer/extensions.h"
-
-void cmn_step_open(struct cmn_step *p)
-{
-    if (cmn_feed_exact(p->feed) && !strcmp(p->session->command->driver, "rnn")) {
-        cmn_sequences_open(&p->sequences, p->model->net, p->feed->share.micro_batches);
-    }
-    cmn_extensions_open(p);
-}
-
-void cmn_step_close(struct cmn_step *p)
-{
-    cmn_extensions_close(p);
-    cmn_sequences_close(&p->sequences);
-}
 
 void cmn_step_begin(struct cmn_step *p)
 {
@@ -73,7 +57,6 @@ int cmn_step_after_micro_batch(struct cmn_step *p)
     int last = cmn_step_is_last(p);
 
     CMN_EXTENSIONS(p, after_micro_batch, p);
-    cmn_status_compute("the update");
     p->micro_batch = last ? 0 : p->micro_batch + 1;
     return last;
 }
@@ -85,15 +68,10 @@ void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule)
     struct cmn_optimizer *o = &p->model->optimizer;
     int sums_arrived;
 
-    if (p->model->gradients.on_gpu) {
-        cmn_status_compute("backward on the GPU"); /* no other rank is waited for */
-        cmn_optimizer_finish_backward(o);
-    }
+    cmn_optimizer_finish_backward(o);
     p->exchange_began = cmn_clock();
-    cmn_status_wait("the sum of the gradients");
     memset(o->metrics, 0, sizeof o->metrics);
     CMN_EXTENSIONS(p, before_exchange, p);
-    cmn_status_bytes(p->model->gradients.exchange.block.n * sizeof(float));
     p->lr = rule->rate;
     sums_arrived = cmn_optimizer_update(o, rule, (int)cmn_feed_step_images(p->feed), p->skip);
     if ((!sums_arrived && !o->policy->own_weights) || cmn_step_is_discarded(p)) {
@@ -105,18 +83,6 @@ void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule)
     if (sums_arrived) {
         CMN_EXTENSIONS(p, after_sums, p);
     }
-    cmn_status_wait(NULL);
-}
-
-/* Each rank keeps its part of the sums that it adds to in the next step. */
-void cmn_step_leaves_out(struct cmn_step *p, int layer)
-{
-    const struct cmn_update_policy *policy = p->model->optimizer.policy;
-
-    if (policy->own_velocity || policy->own_weights) {
-        return;
-    }
-    cmn_gradients_scale_layer(&p->model->gradients, layer, 1.0F / (float)p->session->topology.size);
 }
 
 /* Local SGD: the mean of the weights, where it is due. */
@@ -125,9 +91,6 @@ static void agree_on_weights(struct cmn_step *p, int synchronise)
     p->exchange_began = cmn_clock();
     if (cmn_optimizer_after_update(&p->model->optimizer, synchronise)) {
         CMN_EXTENSIONS(p, after_sums, p);
-        p->micro_batch_began = cmn_clock();
-        p->sums.exchange += p->micro_batch_began - p->exchange_began;
-        cmn_timeline_span(CMN_SPAN_EXCHANGE, -1, p->exchange_began, p->micro_batch_began);
     }
 }
 
@@ -153,9 +116,7 @@ static void end_step(struct cmn_step *p)
      * before the row, which then has the loss of all steps. */
     p->epoch_ended =
         cmn_feed_epoch(p->feed, cmn_net_seen(p->model->net)) > cmn_feed_epoch(p->feed, p->seen);
-    cmn_status_wait("the average of the weights");
     agree_on_weights(p, p->epoch_ended);
-    cmn_status_wait(NULL);
     p->due = (struct cmn_due){0};
     CMN_EXTENSIONS(p, after_step, p);
     /* The last row has the loss of all steps, too. But a training that was asked to stop is saved

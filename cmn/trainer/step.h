@@ -5,10 +5,6 @@
 
 #include "trainer/extension.h"
 
-/* Collective. The model is attached. The other structs must outlive the step. */
-void cmn_step_open(struct cmn_step *p);
-void cmn_step_close(struct cmn_step *p);
-
 /* Collective, blocking. The images of the first micro-batch of this run are in the network. */
 void cmn_step_begin(struct cmn_step *p);
 
@@ -28,9 +24,6 @@ int cmn_step_after_micro_batch(struct cmn_step *p);
 /* Collective, blocking. Sums the gradients. Then it has updated the weights (rule->done), or has
  * changed batch and momentum of *rule so that Darknet's own update is right. */
 void cmn_step_update(struct cmn_step *p, struct cmn_rule *rule);
-/* Local. Darknet's update leaves this layer out: its gradients stay, a part of the sum on each
- * rank. */
-void cmn_step_leaves_out(struct cmn_step *p, int layer);
 /* Collective, blocking. Darknet has computed a batch and, if that was a step's last, its own update
  * is done, too: ends that step with what is due after it. Returns the loss of the last step over
  * all ranks, or before the first one `loss`, which is this rank's. */

@@ -69,6 +69,17 @@ static void before_exchange(void *self, struct cmn_step *p)
     p->sums.compute += p->exchange_began - p->micro_batch_began;
 }
 
+/* With local SGD the exchange is after the update. */
+static void after_sums(void *self, struct cmn_step *p)
+{
+    (void)self;
+    if (p->model->optimizer.policy->own_weights) {
+        p->micro_batch_began = cmn_clock();
+        p->sums.exchange += p->micro_batch_began - p->exchange_began;
+        cmn_timeline_span(CMN_SPAN_EXCHANGE, -1, p->exchange_began, p->micro_batch_began);
+    }
+}
+
 /* An update that was part of the exchange counts as computation. */
 static void after_exchange(void *self, struct cmn_step *p)
 {
@@ -138,6 +149,7 @@ const struct cmn_extension cmn_times_extension = {
     .after_micro_batch = after_micro_batch,
     .before_exchange = before_exchange,
     .after_exchange = after_exchange,
+    .after_sums = after_sums,
     .after_update = after_update,
     .after_step = after_step,
     .fill_row = fill_row,

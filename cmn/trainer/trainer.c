@@ -15,6 +15,7 @@
 #include "engine/convolution.h"
 #include "engine/replicas.h"
 #include "report/report.h"
+#include "trainer/extensions.h"
 #include "trainer/forecast.h"
 #include "trainer/identity.h"
 #include "trainer/nonfinite_policy.h"
@@ -47,7 +48,7 @@ void cmn_trainer_attach(struct cmn_trainer *t, struct cmn_net *net, const char *
     t->plan = cmn_plan_net(net, t->allocated);
     cmn_model_attach(&t->model, &t->feed, cfg);
     t->plan.flat = t->model.gradients.exchange.block.n + t->model.gradients.exchange.metrics.n;
-    cmn_step_open(&t->step);
+    cmn_extensions_open(&t->step);
     cmn_trainer_resume(t);
 }
 
@@ -81,7 +82,7 @@ static void require_last_checkpoint(int lost)
 
 void cmn_trainer_flush(struct cmn_trainer *t)
 {
-    cmn_step_close(&t->step);
+    cmn_extensions_close(&t->step);
     require_last_checkpoint(t->step.checkpoint_lost);
 }
 
@@ -90,7 +91,7 @@ void cmn_trainer_close(struct cmn_trainer *t)
     int lost;
 
     cmn_model_detach(&t->model);
-    cmn_step_close(&t->step);
+    cmn_extensions_close(&t->step);
     lost = t->step.checkpoint_lost;
     cmn_feed_close(&t->feed);
     free(t->cfg);
