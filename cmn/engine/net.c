@@ -213,6 +213,17 @@ const char *cmn_net_follows(const struct cmn_net *net)
                : NULL;
 }
 
+int cmn_net_convolves(const struct cmn_net *net)
+{
+    const network *n = cmn_network(net);
+    int found = 0;
+
+    for (int i = 0; i < n->n; i++) {
+        found |= n->layers[i].type == CONVOLUTIONAL || n->layers[i].type == CRNN;
+    }
+    return found;
+}
+
 int cmn_net_averages(const struct cmn_net *net)
 {
     float **average[3];

@@ -81,6 +81,9 @@ int cmn_net_looks_back(const struct cmn_net *net);
  * or NULL. Static. */
 const char *cmn_net_follows(const struct cmn_net *net);
 
+/* Returns whether a layer is a convolution, or computes by one. */
+int cmn_net_convolves(const struct cmn_net *net);
+
 /* Returns whether Darknet itself keeps averages of the weights (ema_alpha). */
 int cmn_net_averages(const struct cmn_net *net);
 

@@ -91,43 +91,6 @@ static void refuse_of_tree(void)
     }
 }
 
-enum { AMPERE = 8 }; /* lowest compute capability with bf16 */
-
-static int mixes(void)
-{
-    return cmn_job.options.mixed != CMN_MIXED_OFF && cmn_job.command->does == CMN_TRAINS;
-}
-
-/* Ends the job if the GPU lacks the precision that cmn_mixed asks for; otherwise selects it. */
-static void choose_precision(void)
-{
-    int device = cmn_job.topology.device, capability;
-
-    if (!mixes()) {
-        return;
-    }
-    capability = cmn_device_capability(device);
-    if (capability < AMPERE) {
-        cmn_fatal("cmn_mixed=bf16: GPUs have bf16 from compute capability 8.0 on, and this one has "
-                  "%d.x: remove the key",
-                  capability);
-    }
-    cmn_gpu_convolution_use_bf16();
-}
-
-static void check_precision(const struct network *net)
-{
-    int found = 0;
-
-    for (int i = 0; i < net->n; i++) {
-        found |= net->layers[i].type == CONVOLUTIONAL || net->layers[i].type == CRNN;
-    }
-    if (mixes() && !(found && cmn_gpu_convolution_built())) {
-        cmn_fatal("cmn_mixed=bf16: cuDNN computes no convolution here: the network has none, or "
-                  "the program was built without CUDNN=1; remove the key");
-    }
-}
-
 int cmn_rank_batch(struct network *net, struct list *options, int batch, int *subdivisions)
 {
     char *words[] = {NULL, NULL, NULL};
@@ -144,7 +107,6 @@ int cmn_rank_batch(struct network *net, struct list *options, int batch, int *su
     }
     cmn_session_configure(&cmn_job);
     cmn_watchdog_limit(cmn_job.options.timeout);
-    choose_precision();
     if (cmn_job.topology.device >= 0) {
         cmn_end_job_before_libraries();
     }
@@ -314,7 +276,6 @@ void cmn_after_load_network(struct network *net, const char *cfg)
 {
     if (cmn_job.on) {
         cmn_require_divisible(net);
-        check_precision(net);
         check_anchors(cfg);
         tell_left_out(net, cfg);
         cmn_status_compute("comparing and sharing the network");

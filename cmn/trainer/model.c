@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "checkpoint/cfg_changes.h"
 #include "config/pairs.h"
+#include "engine/gpu_convolution.h"
 #include "engine/replicas.h"
 #include "mpi/call.h"
 
@@ -42,11 +43,20 @@ static void refuse_pairs(const struct cmn_options *o, const struct cmn_net *net)
     }
 }
 
+static void check_precision(const struct cmn_options *o, const struct cmn_net *net)
+{
+    if (o->mixed != CMN_MIXED_OFF && !(cmn_net_convolves(net) && cmn_gpu_convolution_built())) {
+        cmn_fatal("cmn_mixed=bf16: cuDNN computes no convolution here: the network has none, or "
+                  "the program was built without CUDNN=1; remove the key");
+    }
+}
+
 void cmn_model_plan(const struct cmn_session *s, const struct cmn_net *net, struct cmn_optimizer *o)
 {
     if (s->command->does == CMN_TRAINS) {
         cmn_session_refuse_pairs(s);
         refuse_pairs(&s->options, net);
+        check_precision(&s->options, net);
     }
     cmn_optimizer_plan(o, &s->topology, &s->options, s->communicator, s->exchange,
                        cmn_net_uses_adam(net), cmn_net_own_update(net));

@@ -23,9 +23,11 @@
 #include "data/image_cache.h"
 #include "data/scatter.h"
 #include "engine/convolution.h"
+#include "engine/gpu_convolution.h"
 #include "engine/products.h"
 #include "mpi/call.h"
 #include "mpi/consistency.h"
+#include "mpi/device.h"
 #include "mpi/files.h"
 
 /* Divides the cores among OpenBLAS's threads: without this, each rank of a host would start a
@@ -243,6 +245,24 @@ void cmn_session_refuse_pairs(const struct cmn_session *s)
     }
 }
 
+/* Ends the job if the GPU lacks the precision that cmn_mixed asks for; otherwise selects it. */
+static void choose_precision(const struct cmn_session *s)
+{
+    enum { AMPERE = 8 }; /* lowest compute capability with bf16 */
+    int capability;
+
+    if (s->options.mixed == CMN_MIXED_OFF || s->command->does != CMN_TRAINS) {
+        return;
+    }
+    capability = cmn_device_capability(s->topology.device);
+    if (capability < AMPERE) {
+        cmn_fatal("cmn_mixed=bf16: GPUs have bf16 from compute capability 8.0 on, and this one has "
+                  "%d.x: remove the key",
+                  capability);
+    }
+    cmn_gpu_convolution_use_bf16();
+}
+
 void cmn_session_configure(struct cmn_session *s)
 {
     size_t limit = cmn_image_cache_default_limit();
@@ -276,6 +296,7 @@ void cmn_session_configure(struct cmn_session *s)
     agree_on_seed(s);
     cmn_random_open(s->seed, s->topology.rank);
     open_communicator(s);
+    choose_precision(s);
     if (s->options.data == CMN_DATA_SCATTER && s->command->does == CMN_TRAINS) {
         cmn_scatter_open(&s->topology, s->options.spill);
     }

@@ -103,13 +103,8 @@ void cmn_trainer_close(struct cmn_trainer *t)
 
 static int uses_onednn(const struct cmn_trainer *t)
 {
-    int convolutions = 0;
-
-    for (int i = 0; i < cmn_net_layers(t->model.net); i++) {
-        convolutions |= !strcmp(cmn_net_layer_name(t->model.net, i), "convolutional");
-    }
-    return convolutions && t->session->topology.device < 0 && !cmn_debug_word("ONEDNN") &&
-           cmn_convolution_kernels()[0];
+    return cmn_net_convolves(t->model.net) && t->session->topology.device < 0 &&
+           !cmn_debug_word("ONEDNN") && cmn_convolution_kernels()[0];
 }
 
 /* Prints the first line of a training, and what the options do not change. */
