@@ -263,9 +263,10 @@ const char *cmn_image_too_large(int w, int h, int channels);
  * cmn_data=scatter that of its copy, which is valid until the thread's next call. Loaders open that. */
 const char *cmn_data_path(const char *name);
 
-/* Local, thread-safe. For each box of a label file (from 1 on), with its centre and size as it has them. What
- * Darknet leaves out, or cuts, without a word is told once, by rank 0. */
-void cmn_read_box(const char *file, int box, float x, float y, float w, float h);
+/* Local, thread-safe; without -cmn, too. Reads the label file of an image: *n boxes of 5 numbers each, the class,
+ * centre, width and height; the caller frees them. Ends the job if a line is no label. Boxes that Darknet leaves
+ * out, or cuts, without a word are told once, by rank 0. NULL: AlexeyAB's Darknet without -cmn reads it itself. */
+float *cmn_read_labels(const char *file, int *n);
 
 /* Thread-safe. Who decodes an image without these two says which file it reads, and then NULL. */
 void cmn_reads_image(const char *file);

@@ -161,16 +161,3 @@ void cmn_label_file(const char *image, char name[CMN_LABEL_FILE])
 {
     cmn_tree_label_file(image, name);
 }
-
-struct cmn_label *cmn_read_labels(const char *file, int *n)
-{
-    box_label *boxes = read_boxes((char *)file, n);
-    struct cmn_label *label = cmn_calloc((size_t)*n, sizeof *label);
-
-    for (int i = 0; i < *n; i++) {
-        const box_label *b = &boxes[i];
-        label[i] = (struct cmn_label){b->id, b->x, b->y, b->w, b->h};
-    }
-    free(boxes);
-    return label;
-}

@@ -97,18 +97,9 @@ struct cmn_detections cmn_net_detect(struct cmn_net *net, const struct cmn_image
 int cmn_net_found_numbers(const struct cmn_net *net);
 void cmn_detections_free(struct cmn_detections *found);
 
-/* A line of a label file. Centre and size are fractions of the image's size. */
-struct cmn_label {
-    int class;
-    float x, y, width, height;
-};
-
 /* Writes to `name` where Darknet looks for the labels of an image: "images" becomes "labels", the
  * extension becomes .txt. */
 enum { CMN_LABEL_FILE = 4096 };
 void cmn_label_file(const char *image, char name[CMN_LABEL_FILE]);
-
-/* Reads a label file and sets *n to the number of labels. The caller frees the array. */
-struct cmn_label *cmn_read_labels(const char *file, int *n);
 
 #endif

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "data/labels.h"
 #include "data/scatter.h"
 #include "engine/inference.h"
 #include "engine/net.h"
@@ -91,7 +92,7 @@ static struct cmn_truth *read_truth(const struct cmn_net *net, const char *path,
     if (access(cmn_scatter_path(name), F_OK) && errno == ENOENT) {
         r->counts[1]++;
     } else {
-        label = cmn_read_labels(name, &labels);
+        label = cmn_labels_read(name, &labels);
     }
     truth = cmn_calloc((size_t)labels, sizeof *truth);
     for (int i = 0; i < labels; i++) {

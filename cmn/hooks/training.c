@@ -16,6 +16,7 @@
 #include "config/cfg_numbers.h"
 #include "config/pairs.h"
 #include "data/image_cache.h"
+#include "data/labels.h"
 #include "data/loader.h"
 #include "data/scatter.h"
 #include "engine/convolution.h"
@@ -546,15 +547,40 @@ const char *cmn_data_path(const char *name)
     return cmn_scatter_path(name);
 }
 
-void cmn_read_box(const char *file, int box, float x, float y, float w, float h)
+/* Tells of the first box in which Darknet sees something else than its file says. */
+static void tell_fault(const char *file, int box, const struct cmn_label *l)
 {
     static atomic_flag told = ATOMIC_FLAG_INIT;
-    const char *fault = cmn_job.on ? cmn_box_fault(x, y, w, h) : NULL;
+    const char *fault = cmn_box_fault(l->x, l->y, l->width, l->height);
 
     if (fault && fault != cmn_box_reaches_out && !atomic_flag_test_and_set(&told)) {
         cmn_warn("%s: box %d, %g x %g around %g, %g: %s. 'darknet cmn doctor' lists all such boxes",
-                 file, box, (double)w, (double)h, (double)x, (double)y, fault);
+                 file, box, (double)l->width, (double)l->height, (double)l->x, (double)l->y, fault);
     }
+}
+
+float *cmn_read_labels(const char *file, int *n)
+{
+    enum { NUMBERS = 5 };
+    struct cmn_label *label;
+    float *all;
+
+    if (!cmn_job.on && cmn_tree.has_more) {
+        return NULL;
+    }
+    label = cmn_labels_read(file, n);
+    all = cmn_calloc((size_t)*n * NUMBERS + 1, sizeof *all);
+    for (int i = 0; i < *n; i++) {
+        const struct cmn_label *l = &label[i];
+        memcpy(all + (size_t)i * NUMBERS,
+               (float[NUMBERS]){(float)l->class, l->x, l->y, l->width, l->height},
+               NUMBERS * sizeof *all);
+        if (cmn_job.on) {
+            tell_fault(file, i + 1, l);
+        }
+    }
+    free(label);
+    return all;
 }
 
 void cmn_reads_image(const char *file)

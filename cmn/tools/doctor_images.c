@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/values.h"
+#include "data/labels.h"
 #include "engine/inference.h"
 
 /* The work that the threads of this rank share. */
@@ -43,70 +44,29 @@ static int64_t place_of(const struct cmn_doctor_line *l, int line)
 
 /* ---- label files ---- */
 
-/* Reads a line of a label file: the class and the four numbers of a box, which are fractions of the
- * image. 0, or -1 if the line is not a label. */
-static int parse_label(const char *s, long *class, float part[4])
-{
-    char *end;
-
-    errno = 0;
-    *class = strtol(s, &end, 10);
-    if (end == s) {
-        return -1;
-    }
-    for (int i = 0; i < 4; i++) {
-        s = end;
-        part[i] = isspace((unsigned char)*s) ? strtof(s, &end) : 0;
-        if (end == s || !isfinite(part[i])) {
-            return -1;
-        }
-    }
-    return end[strspn(end, " \t\r\n")] ? -1 : 0;
-}
-
-/* Adds a line that is not a label, without bytes that would disturb a terminal. */
-static void add_bad_label(struct work *w, const struct cmn_doctor_line *l, const char *file,
-                          int line, const char *s)
-{
-    char text[64];
-
-    snprintf(text, sizeof text, "%.*s", (int)strcspn(s, "\r\n"), s);
-    for (char *c = text; *c; c++) {
-        *c = isprint((unsigned char)*c) ? *c : '?';
-    }
-    cmn_problem_add(&w->d->problems, CMN_BAD_LABEL, place_of(l, line),
-                    "%s:%d: not a class and four numbers: %s", file, line, text);
-}
-
-/* Checks a label. Returns -1 if the line is not a label. */
-static int check_label(struct work *w, const struct cmn_doctor_line *l, const char *file, int line,
-                       const char *s)
+static void check_label(struct work *w, const struct cmn_doctor_line *l, const char *file, int line,
+                        const struct cmn_label *label)
 {
     struct cmn_problems *p = &w->d->problems;
     int64_t place = place_of(l, line);
     const char *fault;
-    float part[4];
-    long class;
 
-    if (parse_label(s, &class, part)) {
-        return -1;
-    }
-    if (class < 0 || class >= w->d->classes) {
+    if (label->class < 0 || label->class >= w->d->classes) {
         cmn_problem_add(p, CMN_UNKNOWN_CLASS, place,
-                        "%s:%d: class %ld, and with classes=%d they are 0 to %d", file, line, class,
-                        w->d->classes, w->d->classes - 1);
+                        "%s:%d: class %d, and with classes=%d they are 0 to %d", file, line,
+                        label->class, w->d->classes, w->d->classes - 1);
     } else if (l->list == 0) {
         pthread_mutex_lock(&w->lock);
-        w->trained[class]++;
+        w->trained[label->class]++;
         pthread_mutex_unlock(&w->lock);
     }
-    fault = cmn_box_fault(part[0], part[1], part[2], part[3]);
+    fault = cmn_box_fault(label->x, label->y, label->width, label->height);
     if (fault) {
         cmn_problem_add(p, fault == cmn_box_is_empty ? CMN_EMPTY_BOX : CMN_BOX_OUTSIDE, place,
-                        "%s:%d: a box of %g x %g around %g, %g: %s", file, line, (double)part[2],
-                        (double)part[3], (double)part[0], (double)part[1], fault);
+                        "%s:%d: a box of %g x %g around %g, %g: %s", file, line,
+                        (double)label->width, (double)label->height, (double)label->x,
+                        (double)label->y, fault);
     }
-    return 0;
 }
 
 static int ends_with_txt(const char *name)
@@ -119,33 +79,35 @@ static int ends_with_txt(const char *name)
 /* Returns the number of boxes, or -1 if there is no file. */
 static long read_label_file(struct work *w, const struct cmn_doctor_line *l, const char *name)
 {
-    FILE *file = fopen(name, "re");
-    size_t room = 0;
-    char *s = NULL;
+    struct cmn_labels in;
+    struct cmn_label label;
+    int error = cmn_labels_open(&in, name), got, bad = 0;
     long boxes = 0;
-    int bad = 0;
 
-    if (!file && errno == ENOENT) {
+    if (error == ENOENT) {
         ADD(w, CMN_NO_LABEL_FILE, l,
             "%s: no label file for %s; create an empty one for an image without objects", name,
             l->text);
         return -1;
     }
-    for (int line = 1; file && getline(&s, &room, file) >= 0; line++) {
-        if (s[strspn(s, " \t\r\n")]) {
-            boxes++;
-            if (check_label(w, l, name, line, s) && !bad++) {
-                add_bad_label(w, l, name, line, s); /* only the first one of a file */
-            }
+    if (error) {
+        ADD(w, CMN_BAD_LABEL, l, "%s: %s", name, strerror(error));
+        return 0;
+    }
+    while ((got = cmn_labels_next(&in, &label))) {
+        if (ferror(in.file)) {
+            ADD(w, CMN_BAD_LABEL, l, "%s", cmn_reason());
+            break;
+        }
+        boxes++;
+        if (got > 0) {
+            check_label(w, l, name, in.line, &label);
+        } else if (!bad++) { /* only the first one of a file */
+            cmn_problem_add(&w->d->problems, CMN_BAD_LABEL, place_of(l, in.line), "%s",
+                            cmn_reason());
         }
     }
-    if (!file || ferror(file)) {
-        ADD(w, CMN_BAD_LABEL, l, "%s: %s", name, strerror(errno));
-    }
-    free(s);
-    if (file) {
-        fclose(file);
-    }
+    cmn_labels_close(&in);
     return boxes;
 }
 

@@ -1,0 +1,36 @@
+/* Label files of a detector's images: a line for each box, which holds its class and, as fractions
+ * of the image's size, its centre, width and height. A byte order mark, blank lines and the ends of
+ * lines of Windows are skipped. All calls are local and thread-safe. */
+#ifndef CMN_LABELS_H
+#define CMN_LABELS_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+struct cmn_label {
+    int class;
+    float x, y, width, height; /* finite */
+};
+
+struct cmn_labels {
+    const char *name;
+    FILE *file;
+    char *text;
+    size_t room;
+    int line; /* number of the last line that was read, from 1 on */
+};
+
+/* Opens the copy of the file that this host has (data/scatter.h). Returns 0, or an errno. `name`
+ * must outlive it. */
+int cmn_labels_open(struct cmn_labels *l, const char *name);
+void cmn_labels_close(struct cmn_labels *l);
+
+/* Reads the next box. Returns 1, or 0 at the end of the file, or -1 with a reason that names file
+ * and line: the line is no label, and the next call reads the one after it. */
+int cmn_labels_next(struct cmn_labels *l, struct cmn_label *label);
+
+/* Reads a whole file, and sets *n to the number of boxes. Ends the job if it cannot be read, or if a
+ * line is no label. The caller frees the array. */
+struct cmn_label *cmn_labels_read(const char *name, int *n);
+
+#endif

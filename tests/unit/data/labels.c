@@ -1,0 +1,141 @@
+#include "check.h"
+
+#include <unistd.h>
+
+#include "base/log.h"
+#include "data/labels.h"
+
+static char file[64];
+
+/* Writes the text to the file; a byte of 0 in it is written, too. */
+static void write_text(const char *text, size_t n)
+{
+    FILE *out;
+
+    snprintf(file, sizeof file, "/tmp/cmn-labels-%ld.txt", (long)getpid());
+    out = fopen(file, "w");
+    assert_non_null(out);
+    assert_int_equal(fwrite(text, 1, n, out), n);
+    assert_int_equal(fclose(out), 0);
+}
+
+static void blanks_marks_and_ends_of_lines(void **state)
+{
+    static const char text[] = "\xef\xbb\xbf"
+                               "1 .5 .25 .125 1\r\n\n \t\n  -2\t0 1e-1 +.5 2 \n70 1 1 1 1";
+    const struct cmn_label want[] = {
+        {1, .5F, .25F, .125F, 1}, {-2, 0, .1F, .5F, 2}, {70, 1, 1, 1, 1}};
+    struct cmn_label *all;
+    int n;
+
+    (void)state;
+    write_text(text, sizeof text - 1);
+    all = cmn_labels_read(file, &n);
+    assert_int_equal(n, 3);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(all[i].class, want[i].class);
+        assert_true(all[i].x == want[i].x && all[i].y == want[i].y);
+        assert_true(all[i].width == want[i].width && all[i].height == want[i].height);
+    }
+    free(all);
+    write_text("", 0);
+    all = cmn_labels_read(file, &n);
+    assert_int_equal(n, 0);
+    free(all);
+    unlink(file);
+}
+
+static void many_boxes(void **state)
+{
+    enum { BOXES = 1000 };
+    static char text[BOXES * 32];
+    struct cmn_label *all;
+    size_t used = 0;
+    int n;
+
+    (void)state;
+    for (int i = 0; i < BOXES; i++) {
+        used += (size_t)snprintf(text + used, sizeof text - used, "%d .5 .5 .1 .1\n", i);
+    }
+    write_text(text, used);
+    all = cmn_labels_read(file, &n);
+    assert_int_equal(n, BOXES);
+    assert_int_equal(all[BOXES - 1].class, BOXES - 1);
+    free(all);
+    unlink(file);
+}
+
+/* Lines that are no label, and what the reason says behind them. */
+static const struct {
+    const char *line, *says;
+} bad[] = {
+    {"1 .5 .5 .3", ""},
+    {"1 .5 .5 .3 .3 .9", ""},
+    {"1 0.23 0.26 0.53 0.26 0.53 0.56 0.23 0.56", "polygon"},
+    {"1 .5 .5 .3 .3 1 .5 .5 .3 .3", ""},
+    {"1.0 .5 .5 .3 .3", "the class is its number"},
+    {"dog .5 .5 .3 .3", "the class is its number"},
+    {"0 0,5 0,5 0,3 0,3", "no comma"},
+    {"0,.5,.5,.3,.3", "no comma"},
+    {"0 nan .5 .3 .3", ""},
+    {"0 .5 inf .3 .3", ""},
+    {"0 .5 .5 1e39 .3", ""},
+    {"0 .5 .5 .3 .3x", ""},
+    {"0 .5 .5 .3.3", ""},
+    {"99999999999 .5 .5 .3 .3", ""},
+    {"16777217 .5 .5 .3 .3", ""},
+    {"0 .5 .5 .3 .3\r0 .5 .5 .3 .3", ""},
+    {"#comment", ""},
+};
+
+static void what_is_no_label(void **state)
+{
+    char text[256], want[300];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct cmn_labels l;
+        struct cmn_label label;
+        int n = snprintf(text, sizeof text, "2 .5 .5 .3 .3\n%s\n3 .5 .5 .3 .3\n", bad[i].line);
+        write_text(text, (size_t)n);
+        assert_int_equal(cmn_labels_open(&l, file), 0);
+        assert_int_equal(cmn_labels_next(&l, &label), 1);
+        assert_int_equal(cmn_labels_next(&l, &label), -1);
+        snprintf(want, sizeof want, "%s:2: not a class and four numbers: %.20s", file, bad[i].line);
+        assert_memory_equal(cmn_reason(), want, strlen(want));
+        assert_non_null(strstr(cmn_reason(), bad[i].says));
+        assert_int_equal(strchr(cmn_reason(), '(') != NULL, bad[i].says[0] != '\0');
+        assert_int_equal(cmn_labels_next(&l, &label), 1);
+        assert_int_equal(label.class, 3);
+        assert_int_equal(cmn_labels_next(&l, &label), 0);
+        cmn_labels_close(&l);
+    }
+    unlink(file);
+}
+
+static void a_byte_of_zero_hides_nothing(void **state)
+{
+    static const char text[] = "1 .5 .5 .3 .3\0 9 9\n";
+    struct cmn_labels l;
+    struct cmn_label label;
+
+    (void)state;
+    write_text(text, sizeof text - 1);
+    assert_int_equal(cmn_labels_open(&l, file), 0);
+    assert_int_equal(cmn_labels_next(&l, &label), -1);
+    cmn_labels_close(&l);
+    unlink(file);
+    assert_int_not_equal(cmn_labels_open(&l, file), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blanks_marks_and_ends_of_lines),
+        cmocka_unit_test(many_boxes),
+        cmocka_unit_test(what_is_no_label),
+        cmocka_unit_test(a_byte_of_zero_hides_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
