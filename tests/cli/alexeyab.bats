@@ -163,6 +163,16 @@ load alexeyab
     says "$wrong" "${train[@]}" -map -cmn_validate 0
     says "$wrong" detector map digits.data net.cfg w.weights
     sed -i '$d' valid.list
+    for label in '1 .2 .2 .5 .2 .5 .5 .2 .5|(a polygon? ' '1.0 .5 .5 .6 .8|(the class is its number' '1 0,5 0,5 0,6 0,8|(a number has a point' '1 nan .5 .6 .8|'; do
+        cp d/5.txt kept.txt
+        echo "${label%|*}" >d/5.txt
+        for how in "${train[*]}" 'detector map digits.data net.cfg w.weights'; do
+            # shellcheck disable=SC2086  # words
+            says "d/5.txt:1: not a class and four numbers: ${label%|*}" $how
+            [[ $output == *"${label#*|}"* ]]
+        done
+        cp kept.txt d/5.txt
+    done
     sed -i '/^valid/d' digits.data
     detect_on 2 -map -cmn_validate 0
     grep 'cmn: -map: digits.data names no valid= list: the mAP is that of the training list train.list' train.log
