@@ -292,6 +292,13 @@ bad() {
     bad numbers/labels/07.txt '07.txt: number 2 of 2 is missing' regressor train numbers.data numbers.cfg <<<'.5'
     bad tags/labels/07.txt '07.txt: tag -1' tag train tag.cfg -data tags.data <<<'-1'
     bad mask/07.txt '07.txt: a mask has more pixels than its image' segmenter train data.data mask.cfg <<<'1 700,85'
+    for line in '1 .5 .5 .3 .3' '1 3;4' '1' '1 0.2 0.3 0.5' 'x 3,4' '1 3,4 5'; do
+        bad mask/07.txt "07.txt: not a class and the lengths of a mask, with commas between them: $line" segmenter train data.data mask.cfg <<<"$line"
+    done
+    for line in '.5 .2 .1' '.5 1,5' '1 .5 .5 .3 .3'; do
+        bad numbers/labels/07.txt '07.txt: more than 2 numbers' regressor train numbers.data numbers.cfg <<<"$line"
+    done
+    bad numbers/labels/07.txt '07.txt: number 2 of 2 is missing' regressor train numbers.data numbers.cfg <<<'0,5 0,2'
     bad mask/07.txt '07.txt: class 80, but there are 80 classes' segmenter train data.data mask.cfg <<<'80 1,1'
     rm labels/07.txt
     fails_clearly_on 2 'labels/07.txt: no label file for .*images/07.png; create an empty one' "${detector[@]}" -cmn
