@@ -163,8 +163,8 @@ static void keep(const struct training *t, struct base *b)
     if (!f) {
         errx(1, "no checkpoint to begin with: %s", cmn_reason());
     }
-    n = cmn_checkpoint_bytes(f);
-    b->weight_bytes = cmn_checkpoint_weight_bytes(f);
+    n = f->n;
+    b->weight_bytes = f->mark.weights;
     cmn_checkpoint_free(f);
     bytes = malloc(n);
     file = fopen(path, "rb");

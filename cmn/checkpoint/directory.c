@@ -31,6 +31,13 @@ long cmn_directory_iteration(const char *file, const char *name)
     return strtol(file, NULL, 10);
 }
 
+int cmn_directory_path(const char *folder, const char *name, long iteration, char *path)
+{
+    return snprintf(path, PATH_MAX, "%s/%s-%ld.checkpoint", folder, name, iteration) >= PATH_MAX
+               ? -1
+               : 0;
+}
+
 int cmn_directory_takes(const char *name)
 {
     /* A hidden checkpoint, or one that is being written, has the longest name. */

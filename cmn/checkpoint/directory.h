@@ -9,6 +9,10 @@
  * form. */
 long cmn_directory_iteration(const char *file, const char *name);
 
+/* Writes the path of the checkpoint of that iteration to `path` (PATH_MAX bytes). 0, or -1 if it is
+ * too long. */
+int cmn_directory_path(const char *folder, const char *name, long iteration, char *path);
+
 /* Returns whether the name is short enough for all file names that contain it. */
 int cmn_directory_takes(const char *name);
 

@@ -10,29 +10,17 @@
 
 #include "base/atomic_file.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/status.h"
+#include "base/values.h"
 #include "checkpoint/directory.h"
 
-struct cmn_checkpoint_file {
-    char *path;
-    unsigned char *owned; /* the bytes, if they are to be freed with this struct */
-    const unsigned char *bytes;
-    size_t n;
-    struct cmn_mark mark;
-    cJSON *header;
-    long long iteration, written;
-    struct cmn_checkpoint_tensor *tensor; /* sorted by name and rank */
-    size_t tensors;
-};
-
-/* Instead of a damaged checkpoint an older one may be used. An unusable one needs the user's
- * decision first. */
-enum outcome { INTACT, DAMAGED, UNUSABLE };
-
-static enum outcome out_of_memory(size_t bytes)
+/* The caller may use an older checkpoint instead of a damaged one. One that may be intact, but
+ * cannot be used, needs the user's decision first. Returns -1; the reason was given. */
+static int unusable(struct cmn_checkpoint_file *f)
 {
-    cmn_fail("out of memory for its %zu bytes", bytes);
-    return UNUSABLE;
+    f->unusable = 1;
+    return -1;
 }
 
 /* ---- the mark ---- */
@@ -45,27 +33,25 @@ static int is_in_its_place(const struct cmn_mark *m, uint64_t at)
     return m->version == CMN_CHECKPOINT_VERSION ? m->weights == at : m->weights <= at;
 }
 
-static enum outcome find_mark(struct cmn_checkpoint_file *f)
+static int find_mark(struct cmn_checkpoint_file *f)
 {
     const unsigned char *end = f->bytes + f->n, *at = f->bytes;
 
     while ((at = cmn_mark_find(at, (size_t)(end - at)))) {
         if (end - at >= CMN_MARK && !cmn_mark_read(&f->mark, at) &&
             is_in_its_place(&f->mark, (uint64_t)(at - f->bytes))) {
-            return INTACT;
+            return 0;
         }
         at++;
     }
-    if (f->n) {
-        cmn_fail("truncated, damaged, or no checkpoint: no mark behind weights (it has %zu bytes)",
-                 f->n);
-    } else {
-        cmn_fail("it is empty");
-    }
-    return DAMAGED;
+    return f->n ? cmn_fail(
+                      "truncated, damaged, or no checkpoint: no mark behind weights (it has %zu "
+                      "bytes)",
+                      f->n)
+                : cmn_fail("it is empty");
 }
 
-static enum outcome check_lengths(const struct cmn_checkpoint_file *f)
+static int check_lengths(struct cmn_checkpoint_file *f)
 {
     const struct cmn_mark *m = &f->mark;
     uint64_t begin = m->weights + CMN_MARK; /* within the file, as find_mark() has checked */
@@ -74,19 +60,17 @@ static enum outcome check_lengths(const struct cmn_checkpoint_file *f)
         cmn_fail("its format is version %u, and this program reads version %d: only its weights "
                  "can be used, as a weights file",
                  m->version, CMN_CHECKPOINT_VERSION);
-        return UNUSABLE;
+        return unusable(f);
     }
     if (m->file != f->n) {
-        cmn_fail(f->n < m->file ? "truncated: %zu of %llu bytes"
-                                : "it has %zu bytes, and should have %llu",
-                 f->n, (unsigned long long)m->file);
-        return DAMAGED;
+        return cmn_fail(f->n < m->file ? "truncated: %zu of %llu bytes"
+                                       : "it has %zu bytes, and should have %llu",
+                        f->n, (unsigned long long)m->file);
     }
     if (m->header > f->n - begin || (begin + m->header) % CMN_ALIGN) {
-        cmn_fail("its header has an impossible length");
-        return DAMAGED;
+        return cmn_fail("its header has an impossible length");
     }
-    return INTACT;
+    return 0;
 }
 
 /* ---- the header ---- */
@@ -123,8 +107,6 @@ static long long whole(const cJSON *object, const char *name, double most)
     return (long long)value;
 }
 
-static const double most_exact = 9007199254740992.; /* 2^53: a double is exact up to here */
-
 /* Returns whether the object holds the checksum of these bytes under that name. */
 static int has_check(const cJSON *object, const char *name, const void *bytes, size_t n)
 {
@@ -134,63 +116,54 @@ static int has_check(const cJSON *object, const char *name, const void *bytes, s
            cmn_checks(bytes, n, strtoull(text, NULL, 16));
 }
 
-static enum outcome damaged_header(const char *what)
-{
-    cmn_fail("its header: %s", what);
-    return DAMAGED;
-}
-
-static enum outcome read_header(struct cmn_checkpoint_file *f)
+static int read_header(struct cmn_checkpoint_file *f)
 {
     const struct cmn_mark *m = &f->mark;
     const char *text = (const char *)f->bytes + m->weights + CMN_MARK, *end = NULL;
-    const cJSON *training;
 
     if (!cmn_checks(text, m->header, m->header_check)) {
-        return damaged_header("wrong checksum");
+        return cmn_fail("its header: wrong checksum");
     }
     if (has_too_many_values(text, m->header)) {
-        return damaged_header("too many values for its length");
+        return cmn_fail("its header: too many values for its length");
     }
     f->header = cJSON_ParseWithLengthOpts(text, m->header, &end, 0);
     while (f->header && end < text + m->header && *end == ' ') {
         end++;
     }
     if (!f->header || end < text + m->header) {
-        return damaged_header("no JSON");
+        return cmn_fail("its header: no JSON");
     }
-    f->iteration = whole(f->header, "iteration", most_exact);
-    f->written = whole(f->header, "written", most_exact);
-    training = cmn_checkpoint_training(f);
-    if (f->iteration < 0 || f->written < 0 || !cJSON_IsObject(training)) {
-        return damaged_header("no iteration, time or description of the training");
+    f->iteration = (long)whole(f->header, "iteration", CMN_MOST_EXACT);
+    f->written = whole(f->header, "written", CMN_MOST_EXACT);
+    f->training = cJSON_GetObjectItemCaseSensitive(f->header, "training");
+    if (f->iteration < 0 || f->written < 0 || !cJSON_IsObject(f->training)) {
+        return cmn_fail("its header: no iteration, time or description of the training");
     }
     if (!has_check(f->header, "weights", f->bytes, m->weights)) {
-        cmn_fail("weights: wrong checksum");
-        return DAMAGED;
+        return cmn_fail("weights: wrong checksum");
     }
-    return INTACT;
+    return 0;
 }
 
 /* ---- tensors ---- */
 
-static enum outcome damaged_tensor(const struct cmn_checkpoint_tensor *t, const char *what)
+static int damaged_tensor(const struct cmn_checkpoint_tensor *t, const char *what)
 {
     char rank[32] = "";
 
     if (t->rank != CMN_ALL_RANKS) {
         snprintf(rank, sizeof rank, " of rank %d", t->rank);
     }
-    cmn_fail("tensor %s%s: %s", t->name, rank, what);
-    return DAMAGED;
+    return cmn_fail("tensor %s%s: %s", t->name, rank, what);
 }
 
 /* Reads a tensor whose bytes are a part of the weights, so that their checksum covers it. It must
  * be common to all ranks. */
-static enum outcome find_in_weights(const struct cmn_checkpoint_file *f, const cJSON *item,
-                                    struct cmn_checkpoint_tensor *t, size_t bytes)
+static int find_in_weights(const struct cmn_checkpoint_file *f, const cJSON *item,
+                           struct cmn_checkpoint_tensor *t, size_t bytes)
 {
-    long long at = whole(item, "at", most_exact);
+    long long at = whole(item, "at", CMN_MOST_EXACT);
 
     if (at < 0 || at % (long long)sizeof(float) || t->rank != CMN_ALL_RANKS ||
         bytes > f->mark.weights || (size_t)at > f->mark.weights - bytes) {
@@ -199,19 +172,19 @@ static enum outcome find_in_weights(const struct cmn_checkpoint_file *f, const c
     t->data = f->bytes + at;
     t->bytes = bytes;
     t->in_weights = 1;
-    return INTACT;
+    return 0;
 }
 
 /* Reads one tensor. *at is the byte at which it begins, and becomes that of the next one. */
-static enum outcome read_tensor(const struct cmn_checkpoint_file *f, const cJSON *item,
-                                struct cmn_checkpoint_tensor *t, size_t *at)
+static int read_tensor(const struct cmn_checkpoint_file *f, const cJSON *item,
+                       struct cmn_checkpoint_tensor *t, size_t *at)
 {
     const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "name"));
-    long long rank = whole(item, "rank", INT_MAX), bytes = whole(item, "bytes", most_exact);
+    long long rank = whole(item, "rank", INT_MAX), bytes = whole(item, "bytes", CMN_MOST_EXACT);
     size_t left = f->n - *at; /* both are multiples of CMN_ALIGN */
 
     if (!name || !cmn_tensor_name_is_valid(name)) {
-        return damaged_header("a tensor without a proper name");
+        return cmn_fail("its header: a tensor without a proper name");
     }
     memcpy(t->name, name, strlen(name) + 1);
     t->rank = (int)rank;
@@ -228,7 +201,7 @@ static enum outcome read_tensor(const struct cmn_checkpoint_file *f, const cJSON
     t->bytes = (size_t)bytes;
     *at += cmn_aligned(t->bytes);
     return has_check(item, "xxh3", t->data, cmn_aligned(t->bytes))
-               ? INTACT
+               ? 0
                : damaged_tensor(t, "wrong checksum");
 }
 
@@ -240,30 +213,24 @@ static int order(const void *a, const void *b)
     return names ? names : (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-static enum outcome read_tensors(struct cmn_checkpoint_file *f)
+static int read_tensors(struct cmn_checkpoint_file *f)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(f->header, "tensors"), *item;
     size_t at = f->mark.weights + CMN_MARK + f->mark.header;
-    enum outcome outcome = INTACT;
 
     if (!cJSON_IsArray(list) || f->n % CMN_ALIGN) {
-        return damaged_header("no tensors, or a length that no file of tensors has");
+        return cmn_fail("its header: no tensors, or a length that no file of tensors has");
     }
-    f->tensor = calloc((size_t)cJSON_GetArraySize(list) + 1, sizeof *f->tensor);
-    if (!f->tensor) {
-        return out_of_memory(f->n);
-    }
+    f->tensor = cmn_calloc((size_t)cJSON_GetArraySize(list) + 1, sizeof *f->tensor);
     cJSON_ArrayForEach(item, list)
     {
-        outcome = read_tensor(f, item, &f->tensor[f->tensors], &at);
-        if (outcome != INTACT) {
-            return outcome;
+        if (read_tensor(f, item, &f->tensor[f->tensors], &at)) {
+            return -1;
         }
         f->tensors++;
     }
     if (at != f->n) {
-        cmn_fail("%zu bytes too many behind its last tensor", f->n - at);
-        return DAMAGED;
+        return cmn_fail("%zu bytes too many behind its last tensor", f->n - at);
     }
     qsort(f->tensor, f->tensors, sizeof *f->tensor, order);
     for (size_t i = 1; i < f->tensors; i++) {
@@ -271,33 +238,21 @@ static enum outcome read_tensors(struct cmn_checkpoint_file *f)
             return damaged_tensor(&f->tensor[i], "it is there twice");
         }
     }
-    return INTACT;
+    return 0;
 }
 
-static enum outcome parse(struct cmn_checkpoint_file *f)
+static int parse(struct cmn_checkpoint_file *f)
 {
-    enum outcome outcome = find_mark(f);
-
-    if (outcome == INTACT) {
-        outcome = check_lengths(f);
-    }
-    if (outcome == INTACT) {
-        outcome = read_header(f);
-    }
-    return outcome == INTACT ? read_tensors(f) : outcome;
+    return find_mark(f) || check_lengths(f) || read_header(f) || read_tensors(f) ? -1 : 0;
 }
 
 struct cmn_checkpoint_file *cmn_checkpoint_parse(const void *bytes, size_t n)
 {
-    struct cmn_checkpoint_file *f = calloc(1, sizeof *f);
+    struct cmn_checkpoint_file *f = cmn_calloc(1, sizeof *f);
 
-    if (!f) {
-        out_of_memory(n);
-        return NULL;
-    }
     f->bytes = bytes;
     f->n = n;
-    if (parse(f) != INTACT) {
+    if (parse(f)) {
         cmn_checkpoint_free(f);
         return NULL;
     }
@@ -314,10 +269,10 @@ static int lacks(int reason)
            reason == ENFILE;
 }
 
-static enum outcome failed(int reason)
+static int failed(struct cmn_checkpoint_file *f, int reason)
 {
     cmn_fail("%s", strerror(reason));
-    return lacks(reason) ? UNUSABLE : DAMAGED;
+    return lacks(reason) ? unusable(f) : -1;
 }
 
 /* Returns whether the owner is this user or root, or the owner that a new file of this process gets
@@ -341,78 +296,59 @@ static int is_ours(const char *path, uid_t owner)
     return same;
 }
 
-/* Refuses a file of another user, because the owner of a checkpoint decides what the training
- * becomes. */
-static enum outcome check_owner(const char *path, int fd)
-{
-    struct stat st;
-
-    if (fstat(fd, &st)) {
-        return failed(errno);
-    }
-    if (!is_ours(path, st.st_uid)) {
-        cmn_fail("it belongs to another user (id %u): put a copy of yours in its place if it is "
-                 "to be trusted, or move it away",
-                 (unsigned)st.st_uid);
-        return UNUSABLE;
-    }
-    return INTACT;
-}
-
-static enum outcome read_all(struct cmn_checkpoint_file *f, int fd)
+/* Refuses, with `own`, a file of another user, because the owner of a checkpoint decides what the
+ * training becomes. */
+static int read_all(struct cmn_checkpoint_file *f, int fd, int own)
 {
     enum { CHUNK = 16 << 20 };
     struct stat st;
     ssize_t got = 1;
 
     if (fstat(fd, &st)) {
-        return failed(errno);
+        return failed(f, errno);
+    }
+    if (own && !is_ours(f->path, st.st_uid)) {
+        cmn_fail("it belongs to another user (id %u): put a copy of yours in its place if it is "
+                 "to be trusted, or move it away",
+                 (unsigned)st.st_uid);
+        return unusable(f);
     }
     if (!S_ISREG(st.st_mode)) {
-        cmn_fail("is no regular file");
-        return DAMAGED;
+        return cmn_fail("is no regular file");
     }
     f->owned = aligned_alloc(CMN_ALIGN, (size_t)cmn_aligned((uint64_t)st.st_size + 1));
     if (!f->owned) {
-        return out_of_memory((size_t)st.st_size);
+        cmn_fail("out of memory for its %zu bytes", (size_t)st.st_size);
+        return unusable(f);
     }
     f->bytes = f->owned;
     while (f->n < (size_t)st.st_size && got) {
         size_t rest = (size_t)st.st_size - f->n;
         got = read(fd, f->owned + f->n, rest < CHUNK ? rest : CHUNK);
         if (got < 0 && errno != EINTR) {
-            return failed(errno);
+            return failed(f, errno);
         }
         f->n += got > 0 ? (size_t)got : 0;
         cmn_status_progress(); /* the disk may be slow */
     }
-    return INTACT;
+    return 0;
 }
 
-/* Reads and checks a file. With `own` it must belong to this user or root. NULL with a reason and
- * *outcome. */
-static struct cmn_checkpoint_file *read_file(const char *path, int own, enum outcome *outcome)
+/* Reads and checks a file. With `own` it must belong to this user or root. NULL with a reason, and
+ * with *is_unusable if the file may be intact. */
+static struct cmn_checkpoint_file *read_file(const char *path, int own, int *is_unusable)
 {
-    struct cmn_checkpoint_file *f = calloc(1, sizeof *f);
-    int fd;
+    struct cmn_checkpoint_file *f = cmn_calloc(1, sizeof *f);
+    /* O_NONBLOCK: the file may be a pipe, and open() must not wait for its writer. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), bad;
 
-    if (!f || !(f->path = strdup(path))) {
-        *outcome = out_of_memory(0);
-    } else {
-        /* O_NONBLOCK: the file may be a pipe, and open() must not wait for its writer. */
-        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-        *outcome = fd < 0 ? failed(errno) : own ? check_owner(path, fd) : INTACT;
-        if (*outcome == INTACT) {
-            *outcome = read_all(f, fd);
-        }
-        if (fd >= 0) {
-            close(fd);
-        }
+    f->path = cmn_strdup(path);
+    bad = (fd < 0 ? failed(f, errno) : read_all(f, fd, own)) || parse(f);
+    if (fd >= 0) {
+        close(fd);
     }
-    if (*outcome == INTACT) {
-        *outcome = parse(f);
-    }
-    if (*outcome != INTACT) {
+    *is_unusable = f->unusable;
+    if (bad) {
         cmn_fail_in("%s", path);
         cmn_checkpoint_free(f);
         return NULL;
@@ -422,9 +358,9 @@ static struct cmn_checkpoint_file *read_file(const char *path, int own, enum out
 
 struct cmn_checkpoint_file *cmn_checkpoint_read(const char *path)
 {
-    enum outcome outcome;
+    int is_unusable;
 
-    return read_file(path, 0, &outcome);
+    return read_file(path, 0, &is_unusable);
 }
 
 /* ---- a folder ---- */
@@ -458,21 +394,19 @@ long cmn_checkpoint_latest(const char *folder, const char *name)
 }
 
 static struct cmn_checkpoint_file *read_iteration(const char *folder, const char *name,
-                                                  long iteration, enum outcome *outcome)
+                                                  long iteration, int *is_unusable)
 {
     char path[PATH_MAX];
-    int n = snprintf(path, sizeof path, "%s/%s-%ld.checkpoint", folder, name, iteration);
     struct cmn_checkpoint_file *f;
 
-    if (n < 0 || (size_t)n >= sizeof path) {
-        *outcome = UNUSABLE;
+    if (cmn_directory_path(folder, name, iteration, path)) {
+        *is_unusable = 1;
         cmn_fail("%s: %s", folder, strerror(ENAMETOOLONG));
         return NULL;
     }
-    f = read_file(path, 1, outcome);
+    f = read_file(path, 1, is_unusable);
     if (f && f->iteration != iteration) {
-        *outcome = DAMAGED;
-        cmn_fail("%s: it is of iteration %lld, not of that of its name", path, f->iteration);
+        cmn_fail("%s: it is of iteration %ld, not of that of its name", path, f->iteration);
         cmn_checkpoint_free(f);
         f = NULL;
     }
@@ -484,17 +418,16 @@ struct cmn_checkpoint_file *cmn_checkpoint_newest(const char *folder, const char
                                                   int *reason_given)
 {
     struct cmn_checkpoint_file *f = NULL;
-    enum outcome outcome = DAMAGED;
-    int n;
+    int n, is_unusable = 0;
     long *all = list(folder, name, &n);
 
-    for (int i = 0; i < n && outcome == DAMAGED; i++) {
-        f = read_iteration(folder, name, all[i], &outcome);
-        if (outcome == DAMAGED) {
+    for (int i = 0; i < n && !f && !is_unusable; i++) {
+        f = read_iteration(folder, name, all[i], &is_unusable);
+        if (!f && !is_unusable) {
             damaged(cmn_reason());
         }
     }
-    if (n > 0 && outcome == DAMAGED) {
+    if (n > 0 && !f && !is_unusable) {
         cmn_fail("%s: none of the %d checkpoints of %s is intact", folder, n, name);
     }
     free(all);
@@ -516,42 +449,6 @@ int cmn_checkpoint_follows_weights(FILE *weights)
         fseek(weights, at, SEEK_SET);
     }
     return follows;
-}
-
-const char *cmn_checkpoint_path(const struct cmn_checkpoint_file *f)
-{
-    return f->path;
-}
-
-long cmn_checkpoint_iteration(const struct cmn_checkpoint_file *f)
-{
-    return (long)f->iteration;
-}
-
-long long cmn_checkpoint_written(const struct cmn_checkpoint_file *f)
-{
-    return f->written;
-}
-
-size_t cmn_checkpoint_bytes(const struct cmn_checkpoint_file *f)
-{
-    return f->n;
-}
-
-size_t cmn_checkpoint_weight_bytes(const struct cmn_checkpoint_file *f)
-{
-    return f->mark.weights;
-}
-
-const cJSON *cmn_checkpoint_training(const struct cmn_checkpoint_file *f)
-{
-    return cJSON_GetObjectItemCaseSensitive(f->header, "training");
-}
-
-const struct cmn_checkpoint_tensor *cmn_checkpoint_tensor_at(const struct cmn_checkpoint_file *f,
-                                                             size_t i)
-{
-    return i < f->tensors ? &f->tensor[i] : NULL;
 }
 
 const struct cmn_checkpoint_tensor *cmn_checkpoint_tensor(const struct cmn_checkpoint_file *f,

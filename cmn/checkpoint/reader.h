@@ -11,7 +11,29 @@
 
 #include "checkpoint/format.h"
 
-struct cmn_checkpoint_file;
+struct cmn_checkpoint_tensor {
+    char name[CMN_TENSOR_NAME];
+    int rank;         /* or CMN_ALL_RANKS */
+    const void *data; /* in the file's weights, or after its header; the file owns it */
+    size_t bytes;
+    int in_weights; /* data is a part of the weights */
+};
+
+/* A checkpoint that was read. It owns what its fields point to, and only the reader sets them. */
+struct cmn_checkpoint_file {
+    char *path;                 /* NULL: it was read from memory */
+    unsigned char *owned;       /* the bytes, if they are to be freed with this struct */
+    const unsigned char *bytes; /* the whole file, of length n */
+    size_t n;
+    struct cmn_mark mark;
+    int unusable; /* while it is read: it may be intact, but cannot be used */
+    cJSON *header;
+    const cJSON *training; /* the header's description of the training, an object */
+    long iteration;
+    long long written;                    /* in seconds since 1970 */
+    struct cmn_checkpoint_tensor *tensor; /* in the order of names, then of ranks */
+    size_t tensors;
+};
 
 /* Reads and checks one whole file. NULL with a reason that says what is wrong with it. The caller
  * frees the result. */
@@ -38,28 +60,6 @@ long cmn_checkpoint_latest(const char *folder, const char *name);
  * position unchanged. */
 int cmn_checkpoint_follows_weights(FILE *weights);
 
-const char *cmn_checkpoint_path(const struct cmn_checkpoint_file *f);
-long cmn_checkpoint_iteration(const struct cmn_checkpoint_file *f);
-/* Returns the time of writing, in seconds since 1970. */
-long long cmn_checkpoint_written(const struct cmn_checkpoint_file *f);
-size_t cmn_checkpoint_bytes(const struct cmn_checkpoint_file *f);
-size_t cmn_checkpoint_weight_bytes(const struct cmn_checkpoint_file *f);
-
-/* Returns the description of the training, a JSON object. The file owns it. */
-const cJSON *cmn_checkpoint_training(const struct cmn_checkpoint_file *f);
-
-struct cmn_checkpoint_tensor {
-    char name[CMN_TENSOR_NAME];
-    int rank;         /* or CMN_ALL_RANKS */
-    const void *data; /* in the file's weights, or after its header; the file owns it */
-    size_t bytes;
-    int in_weights; /* data is a part of the weights */
-};
-
-/* Returns tensor i in the order of names, then of ranks; NULL after the last one. The file owns
- * it. */
-const struct cmn_checkpoint_tensor *cmn_checkpoint_tensor_at(const struct cmn_checkpoint_file *f,
-                                                             size_t i);
 /* Returns the tensor of that name and rank, or NULL. The file owns it. */
 const struct cmn_checkpoint_tensor *cmn_checkpoint_tensor(const struct cmn_checkpoint_file *f,
                                                           const char *name, int rank);

@@ -26,8 +26,8 @@ static void add_all(const struct cmn_reshard *r, const char *name, double *sum, 
         const struct cmn_checkpoint_tensor *t = tensor_of(r, name, rank);
         const float *x = t ? t->data : NULL;
         if (!x || t->bytes != n * sizeof *x) {
-            cmn_fatal("%s: tensor %s of rank %d is not as long as rank 0's",
-                      cmn_checkpoint_path(r->from), name, rank);
+            cmn_fatal("%s: tensor %s of rank %d is not as long as rank 0's", r->from->path, name,
+                      rank);
         }
         for (size_t i = 0; i < n; i++) {
             sum[i] += (double)x[i];
@@ -93,7 +93,7 @@ const void *cmn_reshard_find(struct cmn_reshard *r, const struct cmn_checkpoint_
     if (*bytes < item->bytes && !item->optional) {
         cmn_fatal("%s: tensor %s holds %zu bytes for rank %d, which needs %zu: it is not a "
                   "checkpoint of this training",
-                  cmn_checkpoint_path(r->from), item->name, there, rank, item->bytes);
+                  r->from->path, item->name, there, rank, item->bytes);
     }
     return *bytes ? (const char *)t->data + item->first : NULL;
 }

@@ -203,8 +203,9 @@ static void *run(void *argument)
     pthread_mutex_lock(&w->mutex);
     all = w->supersede;
     pthread_mutex_unlock(&w->mutex);
-    snprintf(path, sizeof path, "%s/%s-%ld.checkpoint", w->folder, w->name, w->iteration);
-    failed = write_one(w, path, all);
+    failed = cmn_directory_path(w->folder, w->name, w->iteration, path)
+                 ? cmn_fail("%s", strerror(ENAMETOOLONG))
+                 : write_one(w, path, all);
     cmn_snapshot_free(w->snapshot);
     pthread_mutex_lock(&w->mutex);
     if (failed) {

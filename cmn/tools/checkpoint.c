@@ -11,18 +11,17 @@
 /* Prints a line for each name. Tensors of the same name follow each other. */
 static void print_tensors(const struct cmn_checkpoint_file *f)
 {
-    const struct cmn_checkpoint_tensor *tensor, *next;
     size_t bytes = 0;
     int ranks = 0; /* ranks that have their own tensor of the name */
     char text[16];
 
     printf("%-32s %10s %14s\n", "tensor", "ranks", "bytes");
-    printf("%-32s %10s %14zu\n", "weights", "-", cmn_checkpoint_weight_bytes(f));
-    for (size_t i = 0; (tensor = cmn_checkpoint_tensor_at(f, i)); i++) {
-        next = cmn_checkpoint_tensor_at(f, i + 1);
+    printf("%-32s %10s %14zu\n", "weights", "-", f->mark.weights);
+    for (size_t i = 0; i < f->tensors; i++) {
+        const struct cmn_checkpoint_tensor *tensor = &f->tensor[i];
         ranks += tensor->rank != CMN_ALL_RANKS;
         bytes += tensor->bytes;
-        if (!next || strcmp(tensor->name, next->name)) {
+        if (i + 1 == f->tensors || strcmp(tensor->name, tensor[1].name)) {
             snprintf(text, sizeof text, "%d", ranks);
             printf("%-32s %10s %14zu%s\n", tensor->name, ranks ? text : "-", bytes,
                    tensor->in_weights ? " of the weights" : "");
@@ -79,16 +78,16 @@ int cmn_tool_checkpoint(int argc, char **argv)
         fprintf(stderr, "darknet cmn checkpoint: %s\n", cmn_reason());
         return 1;
     }
-    t = (time_t)cmn_checkpoint_written(f);
+    t = (time_t)f->written;
     if (gmtime_r(&t, &tm)) {
         strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S UTC", &tm);
     }
     printf(
         "file       %s\niteration  %ld\nwritten    %s\nbytes      %zu, all checksums are right\n\n",
-        argv[1], cmn_checkpoint_iteration(f), when, cmn_checkpoint_bytes(f));
+        argv[1], f->iteration, when, f->n);
     print_tensors(f);
     printf("\ntraining\n");
-    print_members(cmn_checkpoint_training(f));
+    print_members(f->training);
     cmn_checkpoint_free(f);
     return 0;
 }

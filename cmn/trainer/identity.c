@@ -351,18 +351,18 @@ static int check_agreement(const struct cmn_checkpointing *c, const cJSON *saved
     const cJSON *progress = cJSON_GetObjectItemCaseSensitive(saved, "progress");
     double value[NUMBERS];
     struct cmn_number one;
-    const struct cmn_checkpoint_tensor *t;
 
     for (int i = 0; i < NUMBERS; i++) {
         value[i] = cJSON_GetObjectItemCaseSensitive(progress, numbers[i].name)->valuedouble;
     }
     one = numbers[ITERATION];
-    one.low = one.high = (double)cmn_checkpoint_iteration(c->file);
+    one.low = one.high = (double)c->file->iteration;
     if (cmn_number_check(&one, value[ITERATION])) {
         return -1;
     }
     one = (struct cmn_number){"the rank of a tensor", 0, c->by.ranks - 1, 1};
-    for (size_t i = 0; (t = cmn_checkpoint_tensor_at(c->file, i)); i++) {
+    for (size_t i = 0; i < c->file->tensors; i++) {
+        const struct cmn_checkpoint_tensor *t = &c->file->tensor[i];
         if (t->rank != CMN_ALL_RANKS && cmn_number_check(&one, t->rank)) {
             return cmn_fail_in("tensor %s", t->name);
         }
@@ -454,15 +454,15 @@ void cmn_identity_tell_origin(struct cmn_checkpointing *c)
     if (!c->file) {
         return;
     }
-    if (cmn_checkpoint_iteration(c->file) == (long)now) {
-        cmn_warn("resumed from %s, iteration %zu", cmn_checkpoint_path(c->file), now);
+    if (c->file->iteration == (long)now) {
+        cmn_warn("resumed from %s, iteration %zu", c->file->path, now);
     } else {
         cmn_warn("resumed from %s, iteration %zu: a step has another number of images now, and "
                  "iterations are counted anew from the images seen",
-                 cmn_checkpoint_path(c->file), now);
+                 c->file->path, now);
     }
     if (c->session->topology.rank == 0) {
-        cmn_job_event("resume", (long)now, cmn_checkpoint_path(c->file));
+        cmn_job_event("resume", (long)now, c->file->path);
     }
     /* Darknet cuts names at their first dot, so my.v2.cfg finds the checkpoints of my.v1.cfg. */
     cfg = cmn_saved_text(c->saved, "cfg");

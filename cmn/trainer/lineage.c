@@ -31,7 +31,7 @@ static int find_reached(struct reached *r)
 /* Copies the id in a checkpoint, but only hexadecimal digits: the file may come from anybody. */
 static void run_of(const struct cmn_checkpoint_file *file, char run[CMN_RUN_ID])
 {
-    const char *text = cmn_saved_text(cmn_checkpoint_training(file), "run");
+    const char *text = cmn_saved_text(file->training, "run");
 
     snprintf(run, CMN_RUN_ID, "%.*s", (int)strspn(text, "0123456789abcdef"), text);
 }
@@ -39,8 +39,7 @@ static void run_of(const struct cmn_checkpoint_file *file, char run[CMN_RUN_ID])
 /* Returns the images seen by a checkpoint whose numbers have been checked. */
 static size_t seen_of(const struct cmn_checkpoint_file *file)
 {
-    const cJSON *progress =
-        cJSON_GetObjectItemCaseSensitive(cmn_checkpoint_training(file), "progress");
+    const cJSON *progress = cJSON_GetObjectItemCaseSensitive(file->training, "progress");
 
     return (size_t)cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(progress, "seen"));
 }
@@ -89,7 +88,7 @@ int cmn_lineage_begin(struct cmn_checkpointing *c)
     }
     if (known && strcmp(c->run, before.run)) {
         snprintf(what, sizeof what, "has a checkpoint of iteration %ld of another one",
-                 cmn_checkpoint_iteration(c->file));
+                 c->file->iteration);
         return refuse(c, &before, what);
     }
     if (known && !c->file && before.iteration >= 0) {
@@ -97,13 +96,11 @@ int cmn_lineage_begin(struct cmn_checkpointing *c)
     }
     /* If a later checkpoint exists, it is damaged, and a message has named it. */
     if (known && c->file && seen_of(c->file) < before.seen &&
-        cmn_checkpoint_latest(c->session->backup, c->model->name) ==
-            cmn_checkpoint_iteration(c->file)) {
-        snprintf(what, sizeof what, "has it up to iteration %ld",
-                 cmn_checkpoint_iteration(c->file));
+        cmn_checkpoint_latest(c->session->backup, c->model->name) == c->file->iteration) {
+        snprintf(what, sizeof what, "has it up to iteration %ld", c->file->iteration);
         return refuse(c, &before, what);
     }
-    cmn_lineage_tell(c, "training", c->file ? cmn_checkpoint_iteration(c->file) : -1,
+    cmn_lineage_tell(c, "training", c->file ? c->file->iteration : -1,
                      c->file ? seen_of(c->file) : 0);
     return 0;
 }

@@ -107,7 +107,7 @@ static void broadcast_saved(struct cmn_checkpointing *c)
     size_t bytes = 0;
 
     if (c->file) {
-        text = cJSON_PrintUnformatted(cmn_checkpoint_training(c->file));
+        text = cJSON_PrintUnformatted(c->file->training);
         bytes = text ? strlen(text) + 1 : 0;
     }
     cmn_mpi_bcast(&bytes, sizeof bytes, MPI_BYTE, top->world);
@@ -276,8 +276,7 @@ struct cmn_checkpointing *cmn_resume(struct cmn_step *step)
     find_places(c);
     if (s->topology.rank == 0) {
         open_newest(c);
-        if ((c->file && cmn_identity_fits(c, cmn_checkpoint_training(c->file),
-                                          cmn_checkpoint_path(c->file))) ||
+        if ((c->file && cmn_identity_fits(c, c->file->training, c->file->path)) ||
             cmn_lineage_begin(c)) {
             refuse(c);
         }

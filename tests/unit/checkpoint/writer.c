@@ -158,8 +158,8 @@ static void one_after_the_other(void **state)
         f = cmn_checkpoint_read(checkpoints_path(name));
         assert_non_null(f);
         assert_int_equal(checkpoints_value(f), i);
-        assert_int_equal(cmn_checkpoint_weight_bytes(f), 100 * (21 - i));
-        assert_string_equal(cmn_checkpoint_path(f), checkpoints_path(name));
+        assert_int_equal(f->mark.weights, 100 * (21 - i));
+        assert_string_equal(f->path, checkpoints_path(name));
         cmn_checkpoint_free(f);
     }
 }

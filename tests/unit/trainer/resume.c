@@ -67,7 +67,7 @@ static int open_training(void **state)
         fail_msg("%s", cmn_reason());
     }
     unlink(name);
-    c->saved = cJSON_Duplicate(cmn_checkpoint_training(c->file), 1);
+    c->saved = cJSON_Duplicate(c->file->training, 1);
     return 0;
 }
 
