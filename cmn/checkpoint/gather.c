@@ -4,48 +4,12 @@
 #include <string.h>
 
 #include "base/fatal.h"
-#include "base/log.h"
 #include "base/memory.h"
-#include "checkpoint/reshard.h"
 #include "mpi/call.h"
 
 enum { TAG = 7 };
 
-static void send(const void *data, size_t bytes, int to, const struct cmn_topology *t)
-{
-    cmn_mpi_send(data, bytes, to, TAG, t->world);
-}
-
-static void receive(void *data, size_t bytes, int from, const struct cmn_topology *t)
-{
-    cmn_mpi_recv(data, bytes, from, TAG, t->world);
-}
-
-/* Receives the list of a rank's items. The caller frees it. */
-static struct cmn_checkpoint_item *receive_items(int *items, int from, const struct cmn_topology *t)
-{
-    struct cmn_checkpoint_item *item;
-
-    receive(items, sizeof *items, from, t);
-    item = cmn_calloc((size_t)*items + 1, sizeof *item);
-    receive(item, (size_t)*items * sizeof *item, from, t);
-    return item;
-}
-
-static void send_items(const struct cmn_checkpoint_item *item, int items,
-                       const struct cmn_topology *t)
-{
-    send(&items, sizeof items, 0, t);
-    send(item, (size_t)items * sizeof *item, 0, t);
-}
-
 /* ---- to rank 0 ---- */
-
-/* The lists of all ranks, on rank 0. Rank r has n[r] items, which begin at item[at[r]]. */
-struct lists {
-    struct cmn_checkpoint_item *item;
-    int *n, *at;
-};
 
 /* Returns the items that are to be written from this rank. Where replicas are equal, only rank 0
  * has many. The caller frees the list. */
@@ -63,31 +27,26 @@ static struct cmn_checkpoint_item *written_here(const struct cmn_checkpoint_item
     return here;
 }
 
-/* Gathers the descriptions of all items, without their data, on rank 0. */
-static void gather_lists(struct lists *all, const struct cmn_checkpoint_item *item, int items,
-                         const struct cmn_topology *t)
+/* Returns, on rank 0, the lists of all ranks one after the other: rank r's begins at item at[r] and
+ * ends at at[r + 1]. Other ranks return an empty list. The caller frees it. */
+static struct cmn_checkpoint_item *gather_lists(const struct cmn_checkpoint_item *item, int items,
+                                                int *at, const struct cmn_topology *t)
 {
+    struct cmn_checkpoint_item *all;
+    int *n = cmn_calloc((size_t)t->size, sizeof *n);
     MPI_Datatype type;
 
-    memset(all, 0, sizeof *all);
-    all->n = cmn_calloc((size_t)t->size, sizeof *all->n);
-    all->at = cmn_calloc((size_t)t->size + 1, sizeof *all->at);
-    MPI_CALL(MPI_Gather(&items, 1, MPI_INT, all->n, 1, MPI_INT, 0, t->world));
+    MPI_CALL(MPI_Gather(&items, 1, MPI_INT, n, 1, MPI_INT, 0, t->world));
     for (int r = 0; r < t->size; r++) {
-        all->at[r + 1] = all->at[r] + all->n[r];
+        at[r + 1] = at[r] + n[r];
     }
-    all->item = cmn_calloc((size_t)all->at[t->size] + 1, sizeof *all->item);
+    all = cmn_calloc((size_t)at[t->size] + 1, sizeof *all);
     MPI_CALL(MPI_Type_contiguous((int)sizeof *item, MPI_BYTE, &type));
     MPI_CALL(MPI_Type_commit(&type));
-    MPI_CALL(MPI_Gatherv(item, items, type, all->item, all->n, all->at, type, 0, t->world));
+    MPI_CALL(MPI_Gatherv(item, items, type, all, n, at, type, 0, t->world));
     MPI_Type_free(&type);
-}
-
-static void free_lists(struct lists *all)
-{
-    free(all->item);
-    free(all->n);
-    free(all->at);
+    free(n);
+    return all;
 }
 
 static int rank_of(const struct cmn_checkpoint_item *item, int rank)
@@ -95,164 +54,126 @@ static int rank_of(const struct cmn_checkpoint_item *item, int rank)
     return item->own ? rank : CMN_ALL_RANKS;
 }
 
-static int name_tensors(struct cmn_snapshot *to, const struct cmn_checkpoint_item *item, int items,
-                        int rank)
+/* Copies a rank's part to its tensor: rank 0's from its own memory, others' from messages. */
+static void fill(struct cmn_snapshot *to, const struct cmn_checkpoint_item *item, int rank,
+                 const struct cmn_topology *t)
 {
-    for (int i = 0; i < items; i++) {
-        if (cmn_snapshot_tensor(to, item[i].name, rank_of(&item[i], rank),
-                                item[i].first + item[i].bytes)) {
-            return -1;
-        }
-    }
-    return 0;
-}
+    char *part = cmn_snapshot_data(to, item->name, rank_of(item, rank));
 
-/* Copies a rank's parts into their tensors: rank 0's from its own memory, others' from messages. */
-static void fill(struct cmn_snapshot *to, const struct cmn_checkpoint_item *item, int items,
-                 int rank, const struct cmn_topology *t)
-{
-    for (int i = 0; i < items; i++) {
-        char *tensor = cmn_snapshot_data(to, item[i].name, rank_of(&item[i], rank));
-        if (rank) {
-            receive(tensor + item[i].first, item[i].bytes, rank, t);
-        } else if (item[i].bytes) {
-            memcpy(tensor + item[i].first, item[i].data, item[i].bytes);
-        }
+    part += item->first;
+    if (rank) {
+        cmn_mpi_recv(part, item->bytes, rank, TAG, t->world);
+    } else if (item->bytes) {
+        memcpy(part, item->data, item->bytes);
     }
 }
 
 int cmn_checkpoint_gather(const struct cmn_checkpoint_item *item, int items,
                           struct cmn_snapshot *to, const struct cmn_topology *t)
 {
-    struct cmn_checkpoint_item *here = written_here(item, &items);
-    struct lists all;
+    struct cmn_checkpoint_item *here = written_here(item, &items), *all;
+    int *at = cmn_calloc((size_t)t->size + 1, sizeof *at);
     int kept = to != NULL;
 
-    gather_lists(&all, here, items, t);
-    for (int r = 0; r < t->size && kept; r++) {
-        kept = !name_tensors(to, all.item + all.at[r], all.n[r], r);
+    all = gather_lists(here, items, at, t);
+    for (int r = 0; r < t->size; r++) {
+        for (int i = at[r]; i < at[r + 1] && kept; i++) {
+            kept = !cmn_snapshot_tensor(to, all[i].name, rank_of(&all[i], r),
+                                        all[i].first + all[i].bytes);
+        }
     }
     kept = kept && !cmn_snapshot_allocate(to);
     cmn_mpi_bcast(&kept, 1, MPI_INT, t->world);
-    for (int r = 0; r < t->size && kept && t->rank == 0; r++) {
-        fill(to, all.item + all.at[r], all.n[r], r, t);
+    for (int r = 0; r < t->size && kept; r++) {
+        for (int i = at[r]; i < at[r + 1]; i++) {
+            fill(to, &all[i], r, t);
+        }
     }
     for (int i = 0; i < items && kept && t->rank; i++) {
-        send(here[i].data, here[i].bytes, 0, t);
+        cmn_mpi_send(here[i].data, here[i].bytes, 0, TAG, t->world);
     }
-    free_lists(&all);
+    free(all);
+    free(at);
     free(here);
     return kept || t->rank ? 0 : -1;
 }
 
 /* ---- and back ---- */
 
-/* Broadcasts rank 0's list of items of common tensors, without their data. Each rank frees it. */
-static struct cmn_checkpoint_item *list_of_rank_0(const struct cmn_checkpoint_item *item,
-                                                  int *items, const struct cmn_topology *t)
+/* Returns rank 0's file as all ranks see it: its path and the list of its tensors, with their data
+ * only on rank 0. The caller frees both. */
+static struct cmn_checkpoint_file share(const struct cmn_checkpoint_file *from,
+                                        const struct cmn_topology *t)
 {
-    struct cmn_checkpoint_item *list;
-    int n = 0;
+    struct cmn_checkpoint_file f = {.tensors = from ? from->tensors : 0};
+    size_t path = from && from->path ? strlen(from->path) : 0;
 
-    cmn_mpi_bcast(items, 1, MPI_INT, t->world);
-    list = cmn_calloc((size_t)*items + 1, sizeof *list);
-    for (int i = 0; i < *items && t->rank == 0; i++) {
-        if (!item[i].own) {
-            list[n++] = item[i];
+    cmn_mpi_bcast(&f.tensors, sizeof f.tensors, MPI_BYTE, t->world);
+    cmn_mpi_bcast(&path, sizeof path, MPI_BYTE, t->world);
+    f.path = cmn_calloc(path + 1, 1);
+    f.tensor = cmn_calloc(f.tensors + 1, sizeof *f.tensor);
+    if (from) {
+        memcpy(f.path, from->path ? from->path : "", path);
+        memcpy(f.tensor, from->tensor, f.tensors * sizeof *f.tensor);
+    }
+    cmn_mpi_bcast(f.path, path, MPI_CHAR, t->world);
+    cmn_mpi_bcast(f.tensor, f.tensors * sizeof *f.tensor, MPI_BYTE, t->world);
+    return f;
+}
+
+/* Returns whether a rank gets for the item what it had itself, or what all ranks had. */
+static int is_same(const struct cmn_checkpoint_item *item, const struct cmn_checkpoint_origin *by)
+{
+    return by->same_ranks && (by->same_nodes || !item->of_exchange);
+}
+
+/* Returns the index of the tensor from which this rank fills the item, or -1 if it gets nothing.
+ * Ends the job if the tensor is too short for an item that is not optional. */
+static long source_of(const struct cmn_checkpoint_item *item, const struct cmn_checkpoint_file *f,
+                      const struct cmn_checkpoint_origin *by, int rank)
+{
+    const struct cmn_checkpoint_tensor *t;
+    size_t there;
+
+    if (!is_same(item, by) && item->merge == CMN_MERGE_DROP) {
+        return -1;
+    }
+    t = cmn_checkpoint_tensor(f, item->name, rank_of(item, is_same(item, by) ? rank : 0));
+    there = t && t->bytes > item->first ? t->bytes - item->first : 0;
+    if (there < item->bytes && !item->optional) {
+        cmn_fatal("%s: tensor %s holds %zu bytes for rank %d, which needs %zu: it is not a "
+                  "checkpoint of this training",
+                  f->path, item->name, there, rank, item->bytes);
+    }
+    return there ? t - f->tensor : -1;
+}
+
+/* Returns, for an item that each rank has for itself, the sum or the mean of the old ranks' floats:
+ * summed in double precision and in the order of the ranks. Ends the job if their lengths differ.
+ * The caller frees it. */
+static float *merge(const struct cmn_checkpoint_item *item, const struct cmn_checkpoint_file *f,
+                    int ranks)
+{
+    size_t bytes = cmn_checkpoint_tensor(f, item->name, 0)->bytes, n = bytes / sizeof(float);
+    double *sum = cmn_calloc(n + 1, sizeof *sum);
+    float *merged = cmn_calloc(n + 1, sizeof *merged);
+
+    for (int rank = 0; rank < ranks; rank++) {
+        const struct cmn_checkpoint_tensor *t = cmn_checkpoint_tensor(f, item->name, rank);
+        const float *x = t ? t->data : NULL;
+        if (!x || t->bytes != bytes) {
+            cmn_fatal("%s: tensor %s of rank %d is not as long as rank 0's", f->path, item->name,
+                      rank);
+        }
+        for (size_t i = 0; i < n; i++) {
+            sum[i] += (double)x[i];
         }
     }
-    cmn_mpi_bcast(&n, 1, MPI_INT, t->world);
-    cmn_mpi_bcast(list, (size_t)n * sizeof *list, MPI_BYTE, t->world);
-    *items = n;
-    return list;
-}
-
-static int is_same_part(const struct cmn_checkpoint_item *a, const struct cmn_checkpoint_item *b)
-{
-    return !strcmp(a->name, b->name) && a->own == b->own && a->first == b->first &&
-           a->bytes == b->bytes && a->merge == b->merge && a->of_exchange == b->of_exchange &&
-           a->optional == b->optional;
-}
-
-/* Returns the index of an equal item in a list, or -1. The search begins at `begin` and wraps
- * around. */
-static int place_of(const struct cmn_checkpoint_item *wanted,
-                    const struct cmn_checkpoint_item *item, int items, int begin)
-{
-    for (int i = 0; i < items; i++) {
-        if (is_same_part(wanted, &item[(begin + i) % items])) {
-            return (begin + i) % items;
-        }
+    for (size_t i = 0; i < n; i++) {
+        merged[i] = (float)(item->merge == CMN_MERGE_MEAN ? sum[i] / ranks : sum[i]);
     }
-    return -1;
-}
-
-/* Broadcasts the data of each item of rank 0 that all other ranks have with the same description.
- * Sets served[] of these items to 1. This saves a message per item and rank. */
-static void serve_all(struct cmn_reshard *r, struct cmn_checkpoint_item *item, int items,
-                      char *served, const struct cmn_topology *t)
-{
-    int n = items, next = 0;
-    struct cmn_checkpoint_item *list = list_of_rank_0(item, &n, t);
-    int *place = cmn_calloc((size_t)n + 1, sizeof *place);
-    int *at_all = cmn_calloc((size_t)n + 1, sizeof *at_all);
-
-    for (int i = 0; i < n; i++) {
-        place[i] = place_of(&list[i], item, items, next);
-        next = place[i] >= 0 ? place[i] + 1 : next;
-        at_all[i] = place[i] >= 0;
-    }
-    MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, at_all, n, MPI_INT, MPI_MIN, t->world));
-    for (int i = 0; i < n && t->rank == 0; i++) {
-        const void *data = at_all[i] ? cmn_reshard_find(r, &list[i], 0, &list[i].got) : NULL;
-        if (data) {
-            memcpy(list[i].data, data, list[i].got);
-        }
-    }
-    cmn_mpi_bcast(list, (size_t)n * sizeof *list, MPI_BYTE, t->world);
-    for (int i = 0; i < n; i++) {
-        if (at_all[i]) {
-            item[place[i]].got = list[i].got;
-            served[place[i]] = 1;
-            cmn_mpi_bcast(item[place[i]].data, list[i].got, MPI_BYTE, t->world);
-        }
-    }
-    free(list);
-    free(place);
-    free(at_all);
-}
-
-static void serve_self(struct cmn_reshard *r, struct cmn_checkpoint_item *item, int items)
-{
-    for (int i = 0; i < items; i++) {
-        const void *data = cmn_reshard_find(r, &item[i], 0, &item[i].got);
-        if (item[i].got) {
-            memcpy(item[i].data, data, item[i].got);
-        }
-    }
-}
-
-static void serve(struct cmn_reshard *r, int rank, const struct cmn_topology *t)
-{
-    int items;
-    struct cmn_checkpoint_item *item = receive_items(&items, rank, t);
-
-    for (int i = 0; i < items; i++) {
-        size_t bytes;
-        const void *data = cmn_reshard_find(r, &item[i], rank, &bytes);
-        send(&bytes, sizeof bytes, rank, t);
-        send(data, bytes, rank, t);
-    }
-    free(item);
-}
-
-static void ask(struct cmn_checkpoint_item *item, int items, const struct cmn_topology *t)
-{
-    send_items(item, items, t);
-    for (int i = 0; i < items; i++) {
-        receive(&item[i].got, sizeof item[i].got, 0, t);
-        receive(item[i].data, item[i].got, 0, t);
-    }
+    free(sum);
+    return merged;
 }
 
 static void scale(const struct cmn_checkpoint_item *item)
@@ -265,17 +186,45 @@ static void scale(const struct cmn_checkpoint_item *item)
     }
 }
 
-/* Serves the remaining items: each rank sends its list to rank 0, which answers rank by rank. */
-static void serve_each(struct cmn_reshard *r, struct cmn_checkpoint_item *item, int items,
-                       const struct cmn_topology *t)
+/* Brings tensor `which` from rank 0 to its rank, or to all ranks by a broadcast, which saves a
+ * message per rank. `item` is what this rank fills with it, or NULL. Rank 0 has each item for which
+ * tensors are merged, since such items are the same on all ranks. */
+static void bring(const struct cmn_checkpoint_file *f, size_t which,
+                  struct cmn_checkpoint_item *item, const struct cmn_checkpoint_origin *by,
+                  const struct cmn_topology *t)
 {
-    if (t->rank) {
-        ask(item, items, t);
-    } else {
-        serve_self(r, item, items);
+    const struct cmn_checkpoint_tensor *tensor = &f->tensor[which];
+    int to_all = tensor->rank == CMN_ALL_RANKS || !by->same_ranks;
+    int whole = item && !item->first && item->bytes >= tensor->bytes;
+    float *merged = NULL;
+    char *room;
+
+    if (!to_all && t->rank && t->rank != tensor->rank) {
+        return;
     }
-    for (int i = 1; i < t->size && !t->rank; i++) {
-        serve(r, i, t);
+    room = whole ? item->data : cmn_malloc(tensor->bytes + 1, 1);
+    if (t->rank == 0) {
+        if (item && item->own && !is_same(item, by) && item->merge != CMN_MERGE_FIRST) {
+            merged = merge(item, f, by->ranks);
+        }
+        memcpy(room, merged ? merged : tensor->data, tensor->bytes);
+        free(merged);
+    }
+    if (to_all) {
+        cmn_mpi_bcast(room, tensor->bytes, MPI_BYTE, t->world);
+    } else if (t->rank) {
+        cmn_mpi_recv(room, tensor->bytes, 0, TAG, t->world);
+    } else if (tensor->rank) {
+        cmn_mpi_send(room, tensor->bytes, tensor->rank, TAG, t->world);
+    }
+    if (item) {
+        item->got = tensor->bytes - item->first;
+        item->got = item->got < item->bytes ? item->got : item->bytes;
+        memmove(item->data, room + item->first, item->got);
+        scale(item);
+    }
+    if (!whole) {
+        free(room);
     }
 }
 
@@ -283,23 +232,27 @@ void cmn_checkpoint_scatter(struct cmn_checkpoint_item *item, int items,
                             const struct cmn_checkpoint_file *from,
                             const struct cmn_checkpoint_origin *by, const struct cmn_topology *t)
 {
-    struct cmn_reshard r = {from, by, NULL};
-    struct cmn_checkpoint_item *rest = cmn_calloc((size_t)items + 1, sizeof *rest);
-    char *served = cmn_calloc((size_t)items + 1, 1);
-    int n = 0;
+    struct cmn_checkpoint_file f = share(from, t);
+    /* For each tensor: this rank's item that is filled with it, and whether any rank has one. */
+    struct cmn_checkpoint_item **taker = cmn_calloc(f.tensors + 1, sizeof(void *));
+    int *taken = cmn_calloc(f.tensors + 1, sizeof *taken);
 
-    serve_all(&r, item, items, served, t);
     for (int i = 0; i < items; i++) {
-        if (!served[i]) {
-            rest[n++] = item[i];
+        long source = source_of(&item[i], &f, by, t->rank);
+        item[i].got = 0;
+        if (source >= 0) {
+            taker[source] = &item[i];
+            taken[source] = 1;
         }
     }
-    serve_each(&r, rest, n, t);
-    cmn_reshard_end(&r);
-    for (int i = 0, next = 0; i < items; i++) {
-        item[i].got = served[i] ? item[i].got : rest[next++].got;
-        scale(&item[i]);
+    MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, taken, (int)f.tensors, MPI_INT, MPI_MAX, t->world));
+    for (size_t i = 0; i < f.tensors; i++) {
+        if (taken[i]) {
+            bring(&f, i, taker[i], by, t);
+        }
     }
-    free(rest);
-    free(served);
+    free(f.path);
+    free(f.tensor);
+    free(taker);
+    free(taken);
 }
