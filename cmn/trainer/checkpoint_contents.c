@@ -51,28 +51,13 @@ static struct cmn_checkpoint_item *add_common(struct cmn_checkpointing *c, const
     return item;
 }
 
-double cmn_saved_number(const struct cmn_checkpointing *c, const char *key)
-{
-    const cJSON *progress = cJSON_GetObjectItemCaseSensitive(c->saved, "progress");
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(progress, key);
-
-    return cJSON_IsNumber(item) ? item->valuedouble : 0;
-}
-
-size_t cmn_saved_count(const struct cmn_checkpointing *c, const char *key)
-{
-    double value = cmn_saved_number(c, key);
-
-    return value > 0 && value < 9e15 ? (size_t)value : 0;
-}
-
 /* Returns the factor by which a sum over the images of a step is larger now; it is 1 if the
  * checkpoint was written by as many ranks. */
 static double step_ratio(const struct cmn_checkpointing *c)
 {
-    double then = c->saved && !c->by.same_ranks ? cmn_saved_number(c, "step_images") : 0;
-
-    return then > 0 ? (double)cmn_feed_step_images(c->step->feed) / then : 1;
+    return c->resumes && !c->by.same_ranks
+               ? (double)cmn_feed_step_images(c->step->feed) / c->saved.step_images
+               : 1;
 }
 
 /* ---- tensors ---- */
@@ -97,7 +82,7 @@ static void add_momentum(struct cmn_checkpointing *c, const struct cmn_tensor *x
         /* The momentum must be in the next sum once, no matter which rank has it. */
         first = at;
         end = part.whole || !c->session->topology.rank ? at + x->n : at;
-        scale = (float)(cmn_saved_number(c, "momentum_copies") * step_ratio(c));
+        scale = (float)(c->saved.momentum_copies * step_ratio(c));
     }
     if (first < end) {
         item = add(c, name, part.data + first, (end - first) * sizeof(float));
@@ -116,7 +101,7 @@ static void add_own_momentum(struct cmn_checkpointing *c, const struct cmn_tenso
         add_own(c, name, *x->at, x->n * sizeof(float), CMN_MERGE_SUM);
 
     item->values = CMN_VALUES_FINITE;
-    if (c->saved && !c->by.same_ranks) {
+    if (c->resumes && !c->by.same_ranks) {
         item->scale = (float)(step_ratio(c) * (double)cmn_feed_own_images(c->step->feed) /
                               (double)cmn_feed_step_images(c->step->feed));
     }
@@ -283,7 +268,7 @@ static struct cmn_checkpoint_item *add_same(struct cmn_checkpointing *c, const c
 /* Returns whether there is an average to write, or to read. */
 static int has_ema(const struct cmn_checkpointing *c, int reading)
 {
-    return c->model->optimizer.ema.decay > 0 && (!reading || cmn_saved_count(c, "ema_kept"));
+    return c->model->optimizer.ema.decay > 0 && (!reading || c->saved.ema_kept > 0);
 }
 
 static void add_ema(struct cmn_checkpointing *c, int reading)

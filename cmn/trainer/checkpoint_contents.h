@@ -14,7 +14,25 @@
 #include "checkpoint/writer.h"
 #include "trainer/extension.h"
 
-enum { CMN_ROW_VALUES = 8, CMN_LIST_HASH = 32, CMN_PLACES = 256, CMN_RUN_ID = 17 };
+enum {
+    CMN_ROW_VALUES = 8,
+    CMN_LIST_HASH = 32,
+    CMN_PLACES = 256,
+    CMN_RUN_ID = 17,
+    CMN_SAVED_NUMBERS = 24
+};
+
+/* What the checkpoint that a training resumes from says of it; the ranges are checked. */
+struct cmn_saved {
+    double number[CMN_SAVED_NUMBERS]; /* of its "progress", in the order of identity.c */
+    /* Of these, the ones that a training computes; cmn_identity_restore() sets them. */
+    double iteration, seen, updates, step_images, momentum_copies, steps, width, height, row_seen,
+        lr, elapsed, ema_kept;
+    unsigned long seed;
+    size_t list_images;
+    size_t best_seen; /* images seen until the best validation; 0: not known */
+    char list_hash[CMN_LIST_HASH];
+};
 
 /* The checkpoints that a training writes, and the one from which it resumes. */
 struct cmn_checkpointing {
@@ -25,11 +43,11 @@ struct cmn_checkpointing {
     struct cmn_writer *writer; /* rank 0, if checkpoints are taken */
     int lock;                  /* rank 0, if none are taken: lock of the backup folder, or -1 */
     struct cmn_checkpoint_file
-        *file;            /* rank 0: the checkpoint to resume from, until the first step */
-    int resumes;          /* the training resumes from a checkpoint */
-    int lost;             /* the last checkpoint of the training could not be written */
-    char run[CMN_RUN_ID]; /* rank 0: the training's id, kept through restarts; 16 digits */
-    cJSON *saved;         /* the description in `file`; on all ranks */
+        *file;              /* rank 0: the checkpoint to resume from, until the first step */
+    int resumes;            /* the training resumes from a checkpoint */
+    int lost;               /* the last checkpoint of the training could not be written */
+    char run[CMN_RUN_ID];   /* rank 0: the training's id, kept through restarts; 16 digits */
+    struct cmn_saved saved; /* if it resumes; on all ranks */
     struct cmn_checkpoint_origin by; /* the ranks that wrote `file` */
     char places[CMN_PLACES];         /* each rank's node, or a hash of these */
     char *layout;                    /* cmn_replicas_describe() at the cfg's image size */
@@ -53,11 +71,6 @@ struct cmn_checkpointing {
 };
 
 /* All calls below are local. */
-
-/* Return a number of the checkpoint's "progress", or 0 if there is none of that name.
- * cmn_identity_fits() has checked their ranges. */
-double cmn_saved_number(const struct cmn_checkpointing *c, const char *key);
-size_t cmn_saved_count(const struct cmn_checkpointing *c, const char *key);
 
 /* Fill c->item with the tensors that this rank writes to a checkpoint, or reads from the one that
  * c->saved and c->by describe. The items point to the training's own memory. */

@@ -83,8 +83,10 @@ static void add_weights(struct cmn_checkpointing *c, struct cmn_snapshot *to)
     }
 }
 
+/* Keeps what was summed since the last row of the report. */
 static void fill_row(struct cmn_checkpointing *c, int row_made)
 {
+    struct cmn_kept *p = &c->step->kept;
     const struct cmn_row_sums *sums = &c->step->sums;
     const double now[CMN_ROW_VALUES] = {
         sums->loss,     sums->right, sums->images,        sums->compute,
@@ -92,6 +94,11 @@ static void fill_row(struct cmn_checkpointing *c, int row_made)
 
     for (int i = 0; i < CMN_ROW_VALUES; i++) {
         c->row[i] = row_made ? 0 : now[i];
+    }
+    if (row_made) {
+        p->row_due = 0;
+        p->row_at = iteration_of(c);
+        p->row_seen = cmn_net_seen(c->model->net);
     }
 }
 
@@ -114,7 +121,7 @@ static void collect(struct cmn_checkpointing *c, int row_made)
         cmn_contents_refer_to_weights(c, to);
     }
     if (cmn_checkpoint_gather(c->item, c->items, to, top) ||
-        (to && cmn_snapshot_describe(to, training = cmn_identity_describe(c, row_made)))) {
+        (to && cmn_snapshot_describe(to, training = cmn_identity_describe(c)))) {
         report_not_written(c, c->ready_iteration, cmn_reason());
         cmn_snapshot_free(to);
         return;
@@ -244,7 +251,6 @@ static void close_checkpointing(void *self)
     p->checkpoint_lost = c->lost;
     cmn_snapshot_free(c->ready);
     cmn_checkpoint_free(c->file);
-    cJSON_Delete(c->saved);
     free(c->layout);
     free(c->item);
     free(c->averages);

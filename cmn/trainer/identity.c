@@ -39,12 +39,106 @@ static const struct cmn_number counts[] = {
 };
 enum { COUNTS = sizeof counts / sizeof counts[0] };
 
+/* ---- the numbers of "progress" ---- */
+
+/* A number with its range, and the one place where it lies. */
+struct place {
+    struct cmn_number is;
+    double *real;
+    long *count;
+    int *flag;
+    int late; /* a validation may change it after the training was described */
+};
+
+/* Lists where the numbers lie: in the training itself or, if it computes them, in `computed`. */
+static void list_places(const struct cmn_checkpointing *c, struct cmn_saved *computed,
+                        struct place place[CMN_SAVED_NUMBERS])
+{
+    struct cmn_kept *p = &c->step->kept;
+    struct cmn_optimizer *o = &c->model->optimizer;
+    const double most = CMN_MOST_EXACT, most_lr = (double)FLT_MAX;
+    const struct place all[CMN_SAVED_NUMBERS] = {
+        {{"iteration", 0, most, 1}, .real = &computed->iteration},
+        {{"seen", 0, most, 1}, .real = &computed->seen},
+        /* Darknet increments it in an int. */
+        {{"updates", 0, 2000000000, 1}, .real = &computed->updates},
+        {{"step_images", 1, INT_MAX, 1}, .real = &computed->step_images},
+        {{"momentum_copies", 1, MOST_RANKS, 1}, .real = &computed->momentum_copies},
+        {{"steps", 0, most, 1}, .real = &computed->steps},
+        {{"width", 0, INT_MAX, 1}, .real = &computed->width},
+        {{"height", 0, INT_MAX, 1}, .real = &computed->height},
+        {{"row_at", 0, most, 1}, .count = &p->row_at},
+        {{"row_seen", 0, most, 1}, .real = &computed->row_seen},
+        {{"row_due", 0, 1, 1}, .flag = &p->row_due},
+        {{"verify_due", 0, 1, 1}, .flag = &p->verification_due},
+        {{"validation_pending", 0, 1, 1}, .flag = &p->validation_pending},
+        {{"lr", -most_lr, most_lr, 0}, .real = &computed->lr},
+        {{"skipped", 0, most, 1}, .count = &c->step->nonfinite->skipped},
+        {{"elapsed", 0, 1e12, 0}, .real = &computed->elapsed},
+        {{"best_known", 0, 1, 1}, .flag = &p->best.known, .late = 1},
+        {{"best", 0, 1, 0}, .real = &p->best.value, .late = 1},
+        {{"best_at", 0, most, 1}, .count = &p->best.at, .late = 1},
+        {{"no_better", 0, most, 1}, .count = &p->best.worse, .late = 1},
+        {{"clipped", 0, most, 1}, .count = &o->clipped},
+        {{"ema_kept", 0, 1, 1}, .real = &computed->ema_kept},
+        {{"ema_steps", 0, most, 1}, .count = &o->ema.steps},
+        {{"unaveraged", 0, most, 1}, .count = &o->ema.unaveraged},
+    };
+
+    memcpy(place, all, sizeof all);
+}
+
+static double value_at(const struct place *p)
+{
+    return p->real ? *p->real : p->count ? (double)*p->count : *p->flag;
+}
+
+static void set_at(const struct place *p, double value)
+{
+    if (p->real) {
+        *p->real = value;
+    } else if (p->count) {
+        *p->count = (long)value;
+    } else {
+        *p->flag = (int)value;
+    }
+}
+
+void cmn_identity_restore(struct cmn_checkpointing *c)
+{
+    struct cmn_best *best = &c->step->kept.best;
+    struct cmn_saved *saved = &c->saved;
+    struct cmn_session *s = c->session;
+    struct cmn_ema *ema = &c->model->optimizer.ema;
+    struct place place[CMN_SAVED_NUMBERS];
+
+    list_places(c, saved, place);
+    for (int i = 0; i < CMN_SAVED_NUMBERS; i++) {
+        set_at(&place[i], saved->number[i]);
+    }
+    cmn_net_set_seen(c->model->net, (size_t)saved->seen);
+    cmn_net_set_updates(c->model->net, (int)saved->updates);
+    c->step->kept.steps = s->resumed_steps = (long)saved->steps;
+    c->step->lr = (float)saved->lr;
+    c->step->kept.row_seen = (size_t)saved->row_seen;
+    best->value = (double)(float)best->value;
+    best->seen = saved->best_seen;
+    ema->steps = s->options.ema > 0 ? ema->steps : 0;
+    s->seed = saved->seed;
+}
+
 /* ---- writing a description ---- */
 
+/* A description that is being made. */
+struct description {
+    cJSON *o;
+    int failed; /* memory has run out */
+};
+
 /* Adds a text member: values of all kinds are compared, and printed, as texts. */
-static void add(cJSON *o, const char *key, const char *format, ...)
+static void add(struct description *d, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-static void add(cJSON *o, const char *key, const char *format, ...)
+static void add(struct description *d, const char *key, const char *format, ...)
 {
     char value[CMN_TEXT];
     va_list args;
@@ -52,15 +146,18 @@ static void add(cJSON *o, const char *key, const char *format, ...)
     va_start(args, format);
     vsnprintf(value, sizeof value, format, args);
     va_end(args);
-    cJSON_AddStringToObject(o, key, value);
+    d->failed |= !cJSON_AddStringToObject(d->o, key, value);
 }
 
-static void add_key(cJSON *o, const struct cmn_checkpointing *c, const char *key)
+static void add_keys(struct description *d, const struct cmn_checkpointing *c,
+                     const char *const *key, int n)
 {
     char value[CMN_TEXT];
 
-    cmn_options_value(&c->session->options, key, value, sizeof value);
-    cJSON_AddStringToObject(o, key, value);
+    for (int i = 0; i < n; i++) {
+        cmn_options_value(&c->session->options, key[i], value, sizeof value);
+        add(d, key[i], "%s", value);
+    }
 }
 
 /* Returns the images of a step as the cfg counts them: of all ranks, or of each rank. */
@@ -72,175 +169,93 @@ static size_t images_of_cfg(const struct cmn_checkpointing *c)
                                                          : all / (size_t)c->session->topology.size;
 }
 
-static void add_identity(cJSON *o, const struct cmn_checkpointing *c)
+static void add_identity(struct description *d, const struct cmn_checkpointing *c)
 {
     const struct cmn_session *s = c->session;
     const struct cmn_topology *top = &s->topology;
 
-    add(o, "program", "darknet-cmn %s", CMN_VERSION);
-    add(o, "run", "%s", c->run);
-    add(o, "command", "%s", cmn_command_name(s->command));
-    add(o, "cfg", "%s", c->model->cfg);
-    add(o, "ranks", "%d", top->size);
-    add(o, "nodes", "%s", c->places);
-    add(o, "communicator", "%s", c->model->optimizer.communicator.name);
-    add(o, "gpu", "%d", top->device >= 0);
-    add(o, "seed", "%lu", s->seed);
+    add(d, "program", "darknet-cmn %s", CMN_VERSION);
+    add(d, "run", "%s", c->run);
+    add(d, "command", "%s", cmn_command_name(s->command));
+    add(d, "cfg", "%s", c->model->cfg);
+    add(d, "ranks", "%d", top->size);
+    add(d, "nodes", "%s", c->places);
+    add(d, "communicator", "%s", c->model->optimizer.communicator.name);
+    add(d, "gpu", "%d", top->device >= 0);
+    add(d, "seed", "%lu", s->seed);
     if (s->arithmetic[0]) {
-        add(o, "arithmetic", "%s", s->arithmetic);
+        add(d, "arithmetic", "%s", s->arithmetic);
     }
-    add(o, "images", "%zu", images_of_cfg(c));
-    add(o, "list_images", "%zu", s->train_images);
-    add(o, "list_hash", "%s", c->list_hash);
-    add(o, "classes_hash", "%s", s->classes_hash);
-    add(o, "best_seen", "%zu", c->step->kept.best.seen);
-    for (int i = 0; i < KEYS; i++) {
-        add_key(o, c, keys[i]);
-    }
-    for (int i = 0; i < TOLD; i++) {
-        add_key(o, c, told[i]);
-    }
+    add(d, "images", "%zu", images_of_cfg(c));
+    add(d, "list_images", "%zu", s->train_images);
+    add(d, "list_hash", "%s", c->list_hash);
+    add(d, "classes_hash", "%s", s->classes_hash);
+    add(d, "best_seen", "%zu", c->step->kept.best.seen);
+    add_keys(d, c, keys, KEYS);
+    add_keys(d, c, told, TOLD);
     /* LARS, cmn_clip, cmn_nonfinite=skip and cmn_exact also keep the momentum apart. */
-    add(o, "momentum", "%s",
+    add(d, "momentum", "%s",
         cmn_optimizer_momentum_apart(&c->model->optimizer) ? "apart" : "with the gradients");
-    add(o, "weights", "%s",
+    add(d, "weights", "%s",
         cmn_optimizer_replicates(&c->model->optimizer) ? "equal" : "each rank's own");
 }
 
-/* The numbers of "progress", with their ranges. */
-enum {
-    ITERATION,
-    SEEN,
-    UPDATES,
-    STEP_IMAGES,
-    MOMENTUM_COPIES,
-    STEPS,
-    WIDTH,
-    HEIGHT,
-    ROW_AT,
-    ROW_SEEN,
-    ROW_DUE,
-    VERIFY_DUE,
-    VALIDATION_PENDING,
-    LR,
-    SKIPPED,
-    ELAPSED,
-    BEST_KNOWN,
-    BEST,
-    BEST_AT,
-    NO_BETTER,
-    CLIPPED,
-    EMA_KEPT,
-    EMA_STEPS,
-    UNAVERAGED,
-    NUMBERS
-};
-static const struct cmn_number numbers[NUMBERS] = {
-    [ITERATION] = {"iteration", 0, CMN_MOST_EXACT, 1},
-    [SEEN] = {"seen", 0, CMN_MOST_EXACT, 1},
-    [UPDATES] = {"updates", 0, 2000000000, 1}, /* Darknet increments it in an int */
-    [STEP_IMAGES] = {"step_images", 1, INT_MAX, 1},
-    [MOMENTUM_COPIES] = {"momentum_copies", 1, MOST_RANKS, 1},
-    [STEPS] = {"steps", 0, CMN_MOST_EXACT, 1},
-    [WIDTH] = {"width", 0, INT_MAX, 1},
-    [HEIGHT] = {"height", 0, INT_MAX, 1},
-    [ROW_AT] = {"row_at", 0, CMN_MOST_EXACT, 1},
-    [ROW_SEEN] = {"row_seen", 0, CMN_MOST_EXACT, 1},
-    [ROW_DUE] = {"row_due", 0, 1, 1},
-    [VERIFY_DUE] = {"verify_due", 0, 1, 1},
-    [VALIDATION_PENDING] = {"validation_pending", 0, 1, 1},
-    [LR] = {"lr", -(double)FLT_MAX, (double)FLT_MAX, 0},
-    [SKIPPED] = {"skipped", 0, CMN_MOST_EXACT, 1},
-    [ELAPSED] = {"elapsed", 0, 1e12, 0},
-    [BEST_KNOWN] = {"best_known", 0, 1, 1},
-    [BEST] = {"best", 0, 1, 0},
-    [BEST_AT] = {"best_at", 0, CMN_MOST_EXACT, 1},
-    [NO_BETTER] = {"no_better", 0, CMN_MOST_EXACT, 1},
-    [CLIPPED] = {"clipped", 0, CMN_MOST_EXACT, 1},
-    [EMA_KEPT] = {"ema_kept", 0, 1, 1},
-    [EMA_STEPS] = {"ema_steps", 0, CMN_MOST_EXACT, 1},
-    [UNAVERAGED] = {"unaveraged", 0, CMN_MOST_EXACT, 1},
-};
-
-static void find_best(const struct cmn_checkpointing *c, double value[NUMBERS])
-{
-    const struct cmn_best *b = &c->step->kept.best;
-
-    value[BEST_KNOWN] = b->known;
-    value[BEST] = b->value;
-    value[BEST_AT] = (double)b->at;
-    value[NO_BETTER] = (double)b->worse;
-}
-
-static void add_progress(cJSON *o, const struct cmn_checkpointing *c, int row_made)
+static void add_progress(struct description *d, const struct cmn_checkpointing *c)
 {
     const struct cmn_net *net = c->model->net;
     const struct cmn_net_size size = cmn_net_size(net);
-    const struct cmn_kept *kept = &c->step->kept;
-    const struct cmn_optimizer *optimizer = &c->model->optimizer;
-    long iteration = cmn_step_iteration(c->step);
-    double value[NUMBERS] = {
-        [ITERATION] = (double)iteration,
-        [SEEN] = (double)cmn_net_seen(net),
-        [UPDATES] = cmn_net_updates(net),
-        [STEP_IMAGES] = (double)cmn_feed_step_images(c->step->feed),
-        [MOMENTUM_COPIES] = cmn_optimizer_momentum(&c->model->optimizer).copies,
-        [STEPS] = (double)(c->step->kept.steps + c->step->done),
-        [WIDTH] = size.width,
-        [HEIGHT] = size.height,
-        [ROW_AT] = (double)(row_made ? iteration : kept->row_at),
-        [ROW_SEEN] = (double)(row_made ? cmn_net_seen(net) : kept->row_seen),
-        [ROW_DUE] = row_made ? 0 : kept->row_due,
-        [VERIFY_DUE] = kept->verification_due,
-        [VALIDATION_PENDING] = kept->validation_pending,
-        [LR] = (double)c->step->lr,
-        [SKIPPED] = (double)c->step->nonfinite->skipped,
-        [ELAPSED] = cmn_clock() - kept->began,
-        [CLIPPED] = (double)optimizer->clipped,
-        [EMA_KEPT] = optimizer->ema.decay > 0,
-        [EMA_STEPS] = (double)optimizer->ema.steps,
-        [UNAVERAGED] = (double)optimizer->ema.unaveraged,
+    struct cmn_optimizer *o = &c->model->optimizer;
+    struct cmn_saved computed = {
+        .iteration = (double)cmn_step_iteration(c->step),
+        .seen = (double)cmn_net_seen(net),
+        .updates = cmn_net_updates(net),
+        .step_images = (double)cmn_feed_step_images(c->step->feed),
+        .momentum_copies = cmn_optimizer_replicates(o) ? cmn_optimizer_momentum(o).copies : 1,
+        .steps = (double)(c->step->kept.steps + c->step->done),
+        .width = size.width,
+        .height = size.height,
+        .row_seen = (double)c->step->kept.row_seen,
+        .lr = (double)c->step->lr,
+        .elapsed = cmn_clock() - c->step->kept.began,
+        .ema_kept = o->ema.decay > 0,
     };
+    struct place place[CMN_SAVED_NUMBERS];
+    cJSON *progress = cJSON_AddObjectToObject(d->o, "progress");
 
-    find_best(c, value);
-    for (int i = 0; i < NUMBERS; i++) {
-        cJSON_AddNumberToObject(o, numbers[i].name, value[i]);
+    list_places(c, &computed, place);
+    for (int i = 0; i < CMN_SAVED_NUMBERS; i++) {
+        d->failed |= !cJSON_AddNumberToObject(progress, place[i].is.name, value_at(&place[i]));
     }
 }
 
-/* cJSON omits a member for which there is no memory. Only the last two, which are long, are
- * checked. */
-cJSON *cmn_identity_describe(const struct cmn_checkpointing *c, int row_made)
+cJSON *cmn_identity_describe(const struct cmn_checkpointing *c)
 {
-    cJSON *o = cJSON_CreateObject(), *progress;
+    struct description d = {.o = cJSON_CreateObject()};
 
-    if (!o) {
+    add_identity(&d, c);
+    add_progress(&d, c);
+    if (d.failed || !cJSON_AddStringToObject(d.o, "layout", c->layout) ||
+        !cJSON_AddStringToObject(d.o, "cfg_text", c->model->cfg_text)) {
+        cJSON_Delete(d.o);
         return NULL;
     }
-    add_identity(o, c);
-    progress = cJSON_AddObjectToObject(o, "progress");
-    add_progress(progress, c, row_made);
-    if (cJSON_AddStringToObject(o, "layout", c->layout) &&
-        cJSON_AddStringToObject(o, "cfg_text", c->model->cfg_text)) {
-        return o;
-    }
-    cJSON_Delete(o);
-    return NULL;
+    return d.o;
 }
 
 void cmn_identity_amend(cJSON *training, const struct cmn_checkpointing *c)
 {
     cJSON *progress = cJSON_GetObjectItemCaseSensitive(training, "progress");
-    double value[NUMBERS];
+    struct place place[CMN_SAVED_NUMBERS];
+    struct cmn_saved none;
     char seen[32];
 
     snprintf(seen, sizeof seen, "%zu", c->step->kept.best.seen);
     cJSON_ReplaceItemInObjectCaseSensitive(training, "best_seen", cJSON_CreateString(seen));
-    find_best(c, value);
-    for (int i = BEST_KNOWN; i <= NO_BETTER; i++) {
-        cJSON *item = cJSON_GetObjectItemCaseSensitive(progress, numbers[i].name);
-        if (item) {
-            cJSON_SetNumberValue(item, value[i]);
+    list_places(c, &none, place);
+    for (int i = 0; i < CMN_SAVED_NUMBERS; i++) {
+        if (place[i].late) {
+            cJSON_SetNumberValue(cJSON_GetObjectItemCaseSensitive(progress, place[i].is.name),
+                                 value_at(&place[i]));
         }
     }
 }
@@ -254,22 +269,34 @@ const char *cmn_saved_text(const cJSON *saved, const char *key)
     return text ? text : "";
 }
 
-static int refuse(const char *file, const char *what, const char *there, const char *here)
+static size_t count_of(const cJSON *saved, const char *key)
 {
-    return cmn_fail("%s is of another training: %s %s, and here %s. Make it the same, or start "
-                    "over with -clear, or train from that file as weights with -cmn_checkpoint 0",
-                    file, what, there[0] ? there : "not known", here[0] ? here : "not known");
+    return strtoul(cmn_saved_text(saved, key), NULL, 10);
 }
 
-static int compare(const char *file, const cJSON *there, const cJSON *here, const char *key,
-                   const char *what)
+double cmn_saved_number(const cJSON *saved, const char *key)
+{
+    const cJSON *progress = cJSON_GetObjectItemCaseSensitive(saved, "progress");
+
+    return cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(progress, key));
+}
+
+static int refuse(const char *what, const char *there, const char *here)
+{
+    return cmn_fail(
+        "%s %s, and here %s. Make it the same, or start over with -clear, or train from "
+        "that file as weights with -cmn_checkpoint 0",
+        what, there[0] ? there : "not known", here[0] ? here : "not known");
+}
+
+static int compare(const cJSON *there, const cJSON *here, const char *key, const char *what)
 {
     const char *a = cmn_saved_text(there, key), *b = cmn_saved_text(here, key);
 
-    return strcmp(a, b) ? refuse(file, what, a, b) : 0;
+    return strcmp(a, b) ? refuse(what, a, b) : 0;
 }
 
-static int compare_layout(const char *file, const char *there, const char *here)
+static int compare_layout(const char *there, const char *here)
 {
     while (*there || *here) {
         size_t n = strcspn(there, "\n"), m = strcspn(here, "\n");
@@ -277,7 +304,7 @@ static int compare_layout(const char *file, const char *there, const char *here)
         if (n != m || strncmp(there, here, n)) {
             snprintf(a, sizeof a, "\"%.*s\"", (int)n, there);
             snprintf(b, sizeof b, "\"%.*s\"", (int)m, here);
-            return refuse(file, "its network has", a, b);
+            return refuse("its network has", a, b);
         }
         there += n + (there[n] == '\n');
         here += m + (here[m] == '\n');
@@ -285,41 +312,35 @@ static int compare_layout(const char *file, const char *there, const char *here)
     return 0;
 }
 
-static int compare_all(const struct cmn_checkpointing *c, const cJSON *there, const cJSON *here,
-                       const char *file)
+static int compare_all(const struct cmn_checkpointing *c, const cJSON *there, const cJSON *here)
 {
     const struct cmn_options *o = &c->session->options;
+    int differs = compare(there, here, "command", "its command is") ||
+                  compare_layout(cmn_saved_text(there, "layout"), c->layout);
     char what[64];
 
-    if (compare(file, there, here, "command", "its command is") ||
-        compare_layout(file, cmn_saved_text(there, "layout"), c->layout)) {
-        return -1;
-    }
-    for (int i = 0; i < KEYS; i++) {
+    for (int i = 0; i < KEYS && !differs; i++) {
         snprintf(what, sizeof what, "%s is", keys[i]);
-        if (compare(file, there, here, keys[i], what)) {
-            return -1;
-        }
+        differs = compare(there, here, keys[i], what);
     }
-    if (cmn_saved_text(there, "classes_hash")[0] &&
-        compare(file, there, here, "classes_hash", "the hash of its labels file is")) {
-        return -1;
-    }
-    return compare(file, there, here, "momentum",
+    return differs ||
+           (cmn_saved_text(there, "classes_hash")[0] &&
+            compare(there, here, "classes_hash", "the hash of its labels file is")) ||
+           compare(there, here, "momentum",
                    "(cmn_lars, cmn_clip, cmn_nonfinite=skip, cmn_exact) its momentum is kept") ||
-                   compare(file, there, here, "weights", "(cmn_communicator) its weights are") ||
-                   compare(file, there, here, "images",
-                           o->batch == CMN_BATCH_GLOBAL ? "images of a step are"
-                                                        : "images of each rank in a step are") ||
-                   (o->seed && compare(file, there, here, "seed", "its cmn_seed is"))
-               ? -1
-               : 0;
+           compare(there, here, "weights", "(cmn_communicator) its weights are") ||
+           compare(there, here, "images",
+                   o->batch == CMN_BATCH_GLOBAL ? "images of a step are"
+                                                : "images of each rank in a step are") ||
+           (o->seed && compare(there, here, "seed", "its cmn_seed is"));
 }
 
-/* Checks the ranges of all numbers: a right checksum does not tell who has written the file. */
-static int check_numbers(const cJSON *saved)
+/* Reads what a description says into c->saved and c->by. Checks the ranges of all numbers: a right
+ * checksum does not tell who has written the file. */
+static int read_numbers(struct cmn_checkpointing *c, const cJSON *saved)
 {
     const cJSON *progress = cJSON_GetObjectItemCaseSensitive(saved, "progress");
+    struct place place[CMN_SAVED_NUMBERS];
 
     for (int i = 0; i < COUNTS; i++) {
         const char *text = cmn_saved_text(saved, counts[i].name);
@@ -332,32 +353,34 @@ static int check_numbers(const cJSON *saved)
             return -1;
         }
     }
-    for (int i = 0; i < NUMBERS; i++) {
-        const cJSON *item = cJSON_GetObjectItemCaseSensitive(progress, numbers[i].name);
+    list_places(c, &c->saved, place);
+    for (int i = 0; i < CMN_SAVED_NUMBERS; i++) {
+        const struct cmn_number *is = &place[i].is;
+        const cJSON *item = cJSON_GetObjectItemCaseSensitive(progress, is->name);
         if (!cJSON_IsNumber(item)) {
-            return cmn_fail("%s is no number, and must be one from %.17g to %.17g", numbers[i].name,
-                            numbers[i].low, numbers[i].high);
+            return cmn_fail("%s is no number, and must be one from %.17g to %.17g", is->name,
+                            is->low, is->high);
         }
-        if (cmn_number_check(&numbers[i], item->valuedouble)) {
+        if (cmn_number_check(is, item->valuedouble)) {
             return -1;
         }
+        c->saved.number[i] = item->valuedouble;
     }
+    c->by.ranks = (int)count_of(saved, "ranks");
+    c->saved.seed = count_of(saved, "seed");
+    c->saved.list_images = count_of(saved, "list_images");
+    c->saved.best_seen = count_of(saved, "best_seen");
+    snprintf(c->saved.list_hash, CMN_LIST_HASH, "%s", cmn_saved_text(saved, "list_hash"));
     return 0;
 }
 
 /* Checks that the header agrees with itself, with the tensors and with the network. */
 static int check_agreement(const struct cmn_checkpointing *c, const cJSON *saved)
 {
-    const cJSON *progress = cJSON_GetObjectItemCaseSensitive(saved, "progress");
-    double value[NUMBERS];
-    struct cmn_number one;
+    double iteration = (double)c->file->iteration;
+    struct cmn_number one = {"iteration", iteration, iteration, 1};
 
-    for (int i = 0; i < NUMBERS; i++) {
-        value[i] = cJSON_GetObjectItemCaseSensitive(progress, numbers[i].name)->valuedouble;
-    }
-    one = numbers[ITERATION];
-    one.low = one.high = (double)c->file->iteration;
-    if (cmn_number_check(&one, value[ITERATION])) {
+    if (cmn_number_check(&one, cmn_saved_number(saved, "iteration"))) {
         return -1;
     }
     one = (struct cmn_number){"the rank of a tensor", 0, c->by.ranks - 1, 1};
@@ -368,31 +391,35 @@ static int check_agreement(const struct cmn_checkpointing *c, const cJSON *saved
         }
     }
     return cmn_net_check_size(c->model->net,
-                              (struct cmn_net_size){(int)value[WIDTH], (int)value[HEIGHT]});
+                              (struct cmn_net_size){(int)cmn_saved_number(saved, "width"),
+                                                    (int)cmn_saved_number(saved, "height")});
 }
 
-int cmn_identity_fits(struct cmn_checkpointing *c, const cJSON *saved, const char *file)
+int cmn_identity_fits(struct cmn_checkpointing *c, const cJSON *saved)
 {
     struct cmn_checkpoint_origin *by = &c->by;
+    const char *file = c->file->path;
     cJSON *here;
     int result;
 
-    if (check_numbers(saved)) {
+    if (read_numbers(c, saved)) {
         return cmn_fail_in("%s: its header", file);
     }
-    by->ranks = (int)strtol(cmn_saved_text(saved, "ranks"), NULL, 10);
-    here = cmn_identity_describe(c, 0);
-    result = here ? compare_all(c, saved, here, file) : cmn_fail("out of memory");
+    here = cmn_identity_describe(c);
+    if (!here) {
+        return cmn_fail("out of memory");
+    }
     by->same_ranks = by->same_nodes = by->ranks == c->session->topology.size;
-    for (int i = 0; i < PLACES && here; i++) {
+    for (int i = 0; i < PLACES; i++) {
         by->same_nodes = by->same_nodes &&
                          !strcmp(cmn_saved_text(saved, places[i]), cmn_saved_text(here, places[i]));
     }
+    result = compare_all(c, saved, here);
     cJSON_Delete(here);
-    if (!result && check_agreement(c, saved)) {
-        result = cmn_fail_in("%s: its header", file);
+    if (result) {
+        return cmn_fail_in("%s is of another training", file);
     }
-    return result;
+    return check_agreement(c, saved) ? cmn_fail_in("%s: its header", file) : 0;
 }
 
 /* ---- messages ---- */
@@ -402,7 +429,7 @@ static void tell_changes(const struct cmn_checkpointing *c)
 {
     char changes[768];
 
-    if (cmn_cfg_changes(cmn_saved_text(c->saved, "cfg_text"), c->model->cfg_text, changes,
+    if (cmn_cfg_changes(cmn_saved_text(c->file->training, "cfg_text"), c->model->cfg_text, changes,
                         sizeof changes)) {
         cmn_warn("the cfg has changed since the checkpoint: %s. If that is another training, start "
                  "over with -clear, or give it another backup folder",
@@ -413,7 +440,7 @@ static void tell_changes(const struct cmn_checkpointing *c)
 static void tell_other_ranks(const struct cmn_checkpointing *c)
 {
     if (c->session->arithmetic[0]) { /* with cmn_exact the number of ranks does not matter */
-        if (strcmp(cmn_saved_text(c->saved, "arithmetic"), c->session->arithmetic)) {
+        if (strcmp(cmn_saved_text(c->file->training, "arithmetic"), c->session->arithmetic)) {
             cmn_warn("cmn_exact=on: the checkpoint was written with other arithmetic (another kind "
                      "of processor, OpenBLAS, oneDNN or C library): the weights will not be those "
                      "of a training that was not disturbed");
@@ -428,14 +455,14 @@ static void tell_other_ranks(const struct cmn_checkpointing *c)
         cmn_warn(
             "the checkpoint was written by communicator %s, or on other nodes: sums may differ "
             "in their last bits, and error feedback of compressors is dropped",
-            cmn_saved_text(c->saved, "communicator"));
+            cmn_saved_text(c->file->training, "communicator"));
     }
 }
 
 static void tell_other_keys(const struct cmn_checkpointing *c)
 {
     for (int i = 0; i < TOLD; i++) {
-        const char *there = cmn_saved_text(c->saved, told[i]);
+        const char *there = cmn_saved_text(c->file->training, told[i]);
         char here[CMN_TEXT];
         cmn_options_value(&c->session->options, told[i], here, sizeof here);
         if (there[0] && strcmp(there, here)) {
@@ -465,7 +492,7 @@ void cmn_identity_tell_origin(struct cmn_checkpointing *c)
         cmn_job_event("resume", (long)now, c->file->path);
     }
     /* Darknet cuts names at their first dot, so my.v2.cfg finds the checkpoints of my.v1.cfg. */
-    cfg = cmn_saved_text(c->saved, "cfg");
+    cfg = cmn_saved_text(c->file->training, "cfg");
     if (strcmp(cfg, c->model->cfg)) {
         cmn_warn("the checkpoint was written with %s, and this is %s: if that is another training, "
                  "start over with -clear, or give it another backup folder",

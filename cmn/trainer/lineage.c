@@ -36,14 +36,6 @@ static void run_of(const struct cmn_checkpoint_file *file, char run[CMN_RUN_ID])
     snprintf(run, CMN_RUN_ID, "%.*s", (int)strspn(text, "0123456789abcdef"), text);
 }
 
-/* Returns the images seen by a checkpoint whose numbers have been checked. */
-static size_t seen_of(const struct cmn_checkpoint_file *file)
-{
-    const cJSON *progress = cJSON_GetObjectItemCaseSensitive(file->training, "progress");
-
-    return (size_t)cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(progress, "seen"));
-}
-
 int cmn_lineage_is_continued(const struct cmn_checkpointing *c)
 {
     struct reached before;
@@ -74,6 +66,7 @@ int cmn_lineage_begin(struct cmn_checkpointing *c)
 {
     struct reached before;
     int known = find_reached(&before);
+    size_t seen = c->file ? (size_t)cmn_saved_number(c->file->training, "seen") : 0;
     char what[128];
     uint64_t id;
 
@@ -95,13 +88,12 @@ int cmn_lineage_begin(struct cmn_checkpointing *c)
         return refuse(c, &before, "has no checkpoint of it");
     }
     /* If a later checkpoint exists, it is damaged, and a message has named it. */
-    if (known && c->file && seen_of(c->file) < before.seen &&
+    if (known && c->file && seen < before.seen &&
         cmn_checkpoint_latest(c->session->backup, c->model->name) == c->file->iteration) {
         snprintf(what, sizeof what, "has it up to iteration %ld", c->file->iteration);
         return refuse(c, &before, what);
     }
-    cmn_lineage_tell(c, "training", c->file ? c->file->iteration : -1,
-                     c->file ? seen_of(c->file) : 0);
+    cmn_lineage_tell(c, "training", c->file ? c->file->iteration : -1, seen);
     return 0;
 }
 

@@ -99,66 +99,19 @@ static void open_newest(struct cmn_checkpointing *c)
     }
 }
 
-/* Collective. Broadcasts rank 0's description of its checkpoint. */
+/* Collective. Broadcasts what rank 0's checkpoint says of its training. */
 static void broadcast_saved(struct cmn_checkpointing *c)
 {
     const struct cmn_topology *top = &c->session->topology;
-    char *text = NULL;
-    size_t bytes = 0;
 
-    if (c->file) {
-        text = cJSON_PrintUnformatted(c->file->training);
-        bytes = text ? strlen(text) + 1 : 0;
-    }
-    cmn_mpi_bcast(&bytes, sizeof bytes, MPI_BYTE, top->world);
+    c->resumes = c->file != NULL;
+    cmn_mpi_bcast(&c->resumes, 1, MPI_INT, top->world);
     cmn_mpi_bcast(&c->by, sizeof c->by, MPI_BYTE, top->world);
-    c->resumes = c->step->kept.resumed = bytes > 0;
-    if (!text) {
-        text = cmn_malloc(bytes + 1, 1);
-    }
-    cmn_mpi_bcast(text, bytes, MPI_CHAR, top->world);
-    if (c->resumes && !(c->saved = cJSON_Parse(text))) {
-        cmn_fatal("out of memory for what the checkpoint says of its training");
-    }
-    free(text);
+    cmn_mpi_bcast(&c->saved, sizeof c->saved, MPI_BYTE, top->world);
+    c->step->kept.resumed = c->resumes;
 }
 
 /* ---- restoring it ---- */
-
-static void restore_progress(struct cmn_checkpointing *c)
-{
-    struct cmn_session *s = c->session;
-    struct cmn_net *net = c->model->net;
-    struct cmn_optimizer *o = &c->model->optimizer;
-
-    cmn_net_set_seen(net, cmn_saved_count(c, "seen"));
-    cmn_net_set_updates(net, (int)cmn_saved_count(c, "updates"));
-    c->step->kept.steps = s->resumed_steps = (long)cmn_saved_count(c, "steps");
-    c->step->kept.row_at = (long)cmn_saved_count(c, "row_at");
-    c->step->kept.row_seen = cmn_saved_count(c, "row_seen");
-    c->step->kept.row_due = (int)cmn_saved_count(c, "row_due");
-    c->step->kept.verification_due = (int)cmn_saved_count(c, "verify_due");
-    c->step->kept.validation_pending = (int)cmn_saved_count(c, "validation_pending");
-    c->step->kept.best =
-        (struct cmn_best){.known = (int)cmn_saved_count(c, "best_known"),
-                          .value = (double)(float)cmn_saved_number(c, "best"),
-                          .at = (long)cmn_saved_count(c, "best_at"),
-                          .seen = strtoul(cmn_saved_text(c->saved, "best_seen"), NULL, 10),
-                          .worse = (long)cmn_saved_count(c, "no_better")};
-    c->step->lr = (float)cmn_saved_number(c, "lr");
-    c->step->nonfinite->skipped = (long)cmn_saved_count(c, "skipped");
-    o->clipped = (long)cmn_saved_count(c, "clipped");
-    if (s->options.ema > 0) {
-        o->ema.steps = (long)cmn_saved_count(c, "ema_steps");
-    }
-    o->ema.unaveraged = (long)cmn_saved_count(c, "unaveraged");
-    s->seed = strtoul(cmn_saved_text(c->saved, "seed"), NULL, 10);
-    if (c->by.same_ranks) {
-        cmn_random_open(s->seed, s->topology.rank);
-    } else {
-        cmn_random_open_later(s->seed, s->topology.rank, (uint64_t)c->step->kept.steps);
-    }
-}
 
 /* Collective, blocking. Ends the job if a tensor holds values that no training writes. */
 static void check_contents(struct cmn_checkpointing *c)
@@ -170,7 +123,7 @@ static void check_contents(struct cmn_checkpointing *c)
     }
     if (wrong) {
         cmn_fail_in("%s/%s-%ld.checkpoint", c->session->backup, c->model->name,
-                    (long)cmn_saved_count(c, "iteration"));
+                    (long)c->saved.iteration);
         refuse(c);
     }
     if (c->writer) {
@@ -182,9 +135,8 @@ static void check_contents(struct cmn_checkpointing *c)
 /* Gives the network the size that random=1 had given it when the checkpoint was taken. */
 static void resize(struct cmn_checkpointing *c)
 {
-    cmn_net_resize_as_drawn(
-        c->model->net,
-        (struct cmn_net_size){(int)cmn_saved_count(c, "width"), (int)cmn_saved_count(c, "height")});
+    cmn_net_resize_as_drawn(c->model->net,
+                            (struct cmn_net_size){(int)c->saved.width, (int)c->saved.height});
 }
 
 static void report_missing(const struct cmn_checkpointing *c)
@@ -203,7 +155,7 @@ static void begin_average(struct cmn_checkpointing *c)
 {
     struct cmn_ema *e = &c->model->optimizer.ema;
 
-    if (e->decay > 0 && !cmn_saved_count(c, "ema_kept")) {
+    if (e->decay > 0 && !(c->saved.ema_kept > 0)) {
         cmn_ema_begin(e, &c->model->gradients);
         cmn_warn("cmn_ema: the checkpoint has no average of the weights: it begins with its "
                  "weights");
@@ -215,7 +167,12 @@ static void restore(struct cmn_checkpointing *c)
     const struct cmn_topology *top = &c->session->topology;
     struct cmn_net *net = c->model->net;
 
-    restore_progress(c);
+    cmn_identity_restore(c);
+    if (c->by.same_ranks) {
+        cmn_random_open(c->session->seed, top->rank);
+    } else {
+        cmn_random_open_later(c->session->seed, top->rank, (uint64_t)c->step->kept.steps);
+    }
     cmn_contents_pull(c);
     cmn_contents_to_read(c);
     cmn_checkpoint_scatter(c->item, c->items, c->file, &c->by, top);
@@ -231,7 +188,7 @@ static void restore(struct cmn_checkpointing *c)
     resize(c);
     cmn_best_check(&c->step->kept.best, c->model);
     cmn_net_draw_random_rate(net);
-    if (c->writer && cmn_net_iteration(net) != cmn_saved_count(c, "iteration")) {
+    if (c->writer && cmn_net_iteration(net) != (size_t)c->saved.iteration) {
         /* The iteration is recomputed from the images seen: older checkpoints may have higher
          * numbers. */
         cmn_writer_supersede(c->writer);
@@ -276,8 +233,7 @@ struct cmn_checkpointing *cmn_resume(struct cmn_step *step)
     find_places(c);
     if (s->topology.rank == 0) {
         open_newest(c);
-        if ((c->file && cmn_identity_fits(c, c->file->training, c->file->path)) ||
-            cmn_lineage_begin(c)) {
+        if ((c->file && cmn_identity_fits(c, c->file->training)) || cmn_lineage_begin(c)) {
             refuse(c);
         }
     }
@@ -294,10 +250,9 @@ struct cmn_checkpointing *cmn_resume(struct cmn_step *step)
  * attached. */
 static void compare_list(struct cmn_checkpointing *c)
 {
-    size_t images = strtoul(cmn_saved_text(c->saved, "list_images"), NULL, 10);
-    size_t here = c->session->train_images;
+    size_t images = c->saved.list_images, here = c->session->train_images;
 
-    if (images != here || strcmp(cmn_saved_text(c->saved, "list_hash"), c->list_hash)) {
+    if (images != here || strcmp(c->saved.list_hash, c->list_hash)) {
         cmn_fail("the checkpoint is of a training on another list, of %zu samples; this list has "
                  "%zu: use that list, start over with -clear, or train from the checkpoint as a "
                  "weights file with -cmn_checkpoint 0",
@@ -315,7 +270,7 @@ void cmn_resume_begin(struct cmn_checkpointing *c)
     }
     compare_list(c);
     cmn_identity_tell_origin(c);
-    c->step->kept.began -= cmn_saved_number(c, "elapsed");
+    c->step->kept.began -= c->saved.elapsed;
     sums = &c->step->sums;
     sums->loss = c->row[0];
     sums->right = c->row[1];
