@@ -230,53 +230,39 @@ static int remove_left(int folder, const char *file, int fd)
     return 0;
 }
 
-enum result { TAKEN, AGAIN, HELD, FAILED };
-
-/* Tries to take the lock with its open file. Unless this process created the file, *h becomes the
- * process that holds it. */
-static enum result try(int folder, const char *file, int fd, int created, struct holder *h)
-{
-    if (created) {
-        return TAKEN;
-    }
-    *h = read_holder(fd);
-    if (!has_ended(h)) {
-        return HELD;
-    }
-    return remove_left(folder, file, fd) ? FAILED : AGAIN;
-}
-
 int cmn_lock_take(int folder, const char *name)
 {
     const struct timespec pause = {.tv_nsec = 50000000};
     double until = cmn_clock() + PATIENCE;
     char file[NAME_MAX + 1];
-    enum result result = AGAIN;
     struct holder h;
-    int fd = -1, created;
+    int fd, created, ended, failed;
 
     lock_name(name, file);
-    while (result == AGAIN || (result == HELD && cmn_clock() < until)) {
-        if (result == HELD) {
-            nanosleep(&pause, NULL); /* a killed process may take a moment to end */
-        }
+    for (;;) {
         fd = open_file(folder, file, &created);
-        if (fd < 0) {
+        if (fd < 0 || created) {
+            return fd;
+        }
+        h = read_holder(fd);
+        ended = has_ended(&h);
+        failed = ended && remove_left(folder, file, fd);
+        close(fd);
+        if (failed) {
             return -1;
         }
-        result = try(folder, file, fd, created, &h);
-        if (result != TAKEN) {
-            close(fd);
+        if (!ended && cmn_clock() >= until) {
+            break;
+        }
+        if (!ended) {
+            nanosleep(&pause, NULL); /* a killed process may take a moment to end */
         }
     }
-    if (result == HELD) {
-        cmn_job_event("locked", -1, h.text);
-        return cmn_fail("%s trains %s there: wait until it has ended, or give this "
-                        "training another backup folder%s%s%s",
-                        h.text, name, runs(&h) ? "" : " (if it has ended, remove ",
-                        runs(&h) ? "" : file, runs(&h) ? "" : ")");
-    }
-    return result == TAKEN ? fd : -1;
+    cmn_job_event("locked", -1, h.text);
+    return cmn_fail("%s trains %s there: wait until it has ended, or give this "
+                    "training another backup folder%s%s%s",
+                    h.text, name, runs(&h) ? "" : " (if it has ended, remove ",
+                    runs(&h) ? "" : file, runs(&h) ? "" : ")");
 }
 
 int cmn_lock_holds(int lock)
