@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 
 #include "base/atomic_file.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/directory.h"
 #include "checkpoint/lock.h"
@@ -26,11 +28,12 @@ struct cmn_writer {
     int running;                   /* the thread is to be joined */
     struct cmn_snapshot *snapshot; /* the thread owns and frees it */
     long iteration;
+    char text[PATH_MAX + 512]; /* the thread's: file and reason of its failure */
+    int has_failed;            /* the thread's, too */
+    atomic_int has_ended;      /* the thread's last act: joining it does not block */
 
-    pthread_mutex_t mutex;     /* guards the fields below */
-    int supersede;             /* the next checkpoint replaces all others */
-    long written, failed;      /* iterations of the latest ones; -1 and 0: none */
-    char text[PATH_MAX + 512]; /* file and reason of the latest failure */
+    int supersede;        /* the next checkpoint replaces all others */
+    long written, failed; /* iterations of the latest ones; -1 and 0: none */
 };
 
 /* Takes the lock, or takes it again if its file is gone. 0, or -1 with a reason. */
@@ -53,50 +56,40 @@ static int is_of(const char *file, const void *name)
 
 struct cmn_writer *cmn_writer_open(const char *folder, const char *name, int keep)
 {
-    struct cmn_writer *w = calloc(1, sizeof *w);
-    int fd = -1;
+    struct cmn_writer *w;
+    int fd, bad;
 
-    if (!w || !(w->folder = strdup(folder)) || !(w->name = strdup(name))) {
-        cmn_fail("out of memory");
-        goto fail;
-    }
-    pthread_mutex_init(&w->mutex, NULL);
-    w->keep = keep;
-    w->lock = -1;
-    w->written = -1;
     if (!cmn_directory_takes(name)) {
         cmn_fail("%s is too long a name for checkpoints", name);
-        goto fail;
+        return NULL;
     }
     fd = cmn_directory_open(folder);
     if (fd < 0) {
-        goto fail;
+        return NULL;
     }
-    if (keep_lock(w, fd)) {
+    w = cmn_calloc(1, sizeof *w);
+    *w = (struct cmn_writer){.folder = cmn_strdup(folder),
+                             .name = cmn_strdup(name),
+                             .keep = keep,
+                             .lock = -1,
+                             .written = -1};
+    bad = keep_lock(w, fd);
+    if (bad) {
         cmn_fail_in("%s", folder);
-        goto fail;
-    }
-    cmn_atomic_sweep_of(folder, is_of, name);
-    if (cmn_directory_unhide(fd, name)) {
-        cmn_fail("%s: the checkpoints of %s cannot get their names again: %s", folder, name,
-                 strerror(errno));
-        if (w->lock >= 0) {
-            cmn_lock_release(fd, name, w->lock);
+    } else {
+        cmn_atomic_sweep_of(folder, is_of, name);
+        bad = cmn_directory_unhide(fd, name);
+        if (bad) {
+            cmn_fail("%s: the checkpoints of %s cannot get their names again: %s", folder, name,
+                     strerror(errno));
         }
-        goto fail;
     }
     close(fd);
+    if (bad) {
+        cmn_writer_close(w);
+        return NULL;
+    }
     return w;
-fail:
-    if (fd >= 0) {
-        close(fd);
-    }
-    if (w) {
-        free(w->folder);
-        free(w->name);
-        free(w);
-    }
-    return NULL;
 }
 
 static int write_all(int fd, const struct iovec *part)
@@ -129,10 +122,10 @@ static int write_all(int fd, const struct iovec *part)
     return 0;
 }
 
-/* Writes all parts to the file `path` and syncs it, or leaves no file. With `alone` it hides the
- * other checkpoints just before the rename. 0, or -1 with errno. */
+/* Writes all parts to the file `path` and syncs it, or leaves no file. If it replaces all other
+ * checkpoints, it hides them just before the rename. 0, or -1 with errno. */
 static int put_file(const struct cmn_writer *w, int folder, const char *path,
-                    const struct iovec *part, int alone)
+                    const struct iovec *part)
 {
     char draft[PATH_MAX];
     int reason, bad = 0, fd = cmn_atomic_open(path, draft, sizeof draft);
@@ -146,7 +139,7 @@ static int put_file(const struct cmn_writer *w, int folder, const char *path,
     if (!bad && w->before_rename) {
         w->before_rename(w->of);
     }
-    if (bad || fsync(fd) || (alone && cmn_directory_hide(folder, w->name))) {
+    if (bad || fsync(fd) || (w->supersede && cmn_directory_hide(folder, w->name))) {
         reason = errno;
         unlink(draft);
         bad = 1;
@@ -154,7 +147,7 @@ static int put_file(const struct cmn_writer *w, int folder, const char *path,
         reason = errno;
         bad = 1;
     }
-    if (bad && alone) {
+    if (bad && w->supersede) {
         cmn_directory_unhide(folder, w->name);
     }
     /* After fsync() close() has no error left to report. */
@@ -164,7 +157,7 @@ static int put_file(const struct cmn_writer *w, int folder, const char *path,
 }
 
 /* Writes the snapshot and removes the oldest checkpoints. 0, or -1 with a reason. */
-static int write_one(struct cmn_writer *w, const char *path, int all)
+static int write_one(struct cmn_writer *w, const char *path)
 {
     struct iovec part[CMN_SNAPSHOT_PARTS];
     size_t bytes = 0;
@@ -182,7 +175,7 @@ static int write_one(struct cmn_writer *w, const char *path, int all)
     }
     if (keep_lock(w, folder)) {
         result = -1;
-    } else if (put_file(w, folder, path, part, all)) {
+    } else if (put_file(w, folder, path, part)) {
         cmn_fail("%s (it has %.1f MB)", strerror(errno), (double)bytes / 1e6);
     } else if (cmn_directory_sync(folder)) {
         cmn_fail("%s", strerror(errno));
@@ -198,32 +191,30 @@ static void *run(void *argument)
 {
     struct cmn_writer *w = argument;
     char path[PATH_MAX];
-    int all, failed;
 
-    pthread_mutex_lock(&w->mutex);
-    all = w->supersede;
-    pthread_mutex_unlock(&w->mutex);
-    failed = cmn_directory_path(w->folder, w->name, w->iteration, path)
-                 ? cmn_fail("%s", strerror(ENAMETOOLONG))
-                 : write_one(w, path, all);
-    cmn_snapshot_free(w->snapshot);
-    pthread_mutex_lock(&w->mutex);
-    if (failed) {
-        w->failed = w->iteration;
+    w->has_failed = cmn_directory_path(w->folder, w->name, w->iteration, path)
+                        ? cmn_fail("%s", strerror(ENAMETOOLONG))
+                        : write_one(w, path);
+    if (w->has_failed) {
         snprintf(w->text, sizeof w->text, "%s: %s", path, cmn_reason());
-    } else {
-        w->written = w->iteration;
-        w->supersede = 0;
     }
-    pthread_mutex_unlock(&w->mutex);
+    cmn_snapshot_free(w->snapshot);
+    atomic_store(&w->has_ended, 1);
     return NULL;
 }
 
 void cmn_writer_wait(struct cmn_writer *w)
 {
-    if (w->running) {
-        pthread_join(w->thread, NULL);
-        w->running = 0;
+    if (!w->running) {
+        return;
+    }
+    pthread_join(w->thread, NULL);
+    w->running = 0;
+    if (w->has_failed) {
+        w->failed = w->iteration;
+    } else {
+        w->written = w->iteration;
+        w->supersede = 0;
     }
 }
 
@@ -234,6 +225,7 @@ int cmn_writer_start(struct cmn_writer *w, struct cmn_snapshot *s, long iteratio
 
     cmn_writer_wait(w);
     w->snapshot = s;
+    w->has_ended = 0;
     w->iteration = iteration;
     /* The main thread handles all signals. */
     sigfillset(&all);
@@ -250,18 +242,21 @@ int cmn_writer_start(struct cmn_writer *w, struct cmn_snapshot *s, long iteratio
 
 long cmn_writer_result(struct cmn_writer *w, char *text, size_t bytes, long *written)
 {
-    long failed;
+    long failed = 0;
 
-    pthread_mutex_lock(&w->mutex);
-    failed = w->failed;
-    w->failed = 0;
+    if (w->running && atomic_load(&w->has_ended)) {
+        cmn_writer_wait(w);
+    }
+    if (!w->running) {
+        failed = w->failed;
+        w->failed = 0;
+    }
     if (failed) {
         snprintf(text, bytes, "%s", w->text);
     }
     if (written) {
         *written = w->written;
     }
-    pthread_mutex_unlock(&w->mutex);
     return failed;
 }
 
@@ -292,7 +287,6 @@ void cmn_writer_close(struct cmn_writer *w)
             close(folder);
         }
     }
-    pthread_mutex_destroy(&w->mutex);
     free(w->folder);
     free(w->name);
     free(w);

@@ -40,8 +40,7 @@ struct cmn_checkpointing {
     struct cmn_model *model;
     struct cmn_step *step;
 
-    struct cmn_writer *writer; /* rank 0, if checkpoints are taken */
-    int lock;                  /* rank 0, if none are taken: lock of the backup folder, or -1 */
+    struct cmn_writer *writer; /* rank 0; it locks the training's name, also if it writes nothing */
     struct cmn_checkpoint_file
         *file;              /* rank 0: the checkpoint to resume from, until the first step */
     int resumes;            /* the training resumes from a checkpoint */

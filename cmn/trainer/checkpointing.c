@@ -4,14 +4,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "checkpoint/directory.h"
-#include "checkpoint/lock.h"
 #include "checkpoint/reader.h"
 #include "mpi/call.h"
 #include "report/report.h"
@@ -222,16 +219,6 @@ static void write_ready(void *self, struct cmn_step *p)
     report_results(c);
 }
 
-static void unlock_folder(const struct cmn_checkpointing *c)
-{
-    int folder = cmn_directory_open(c->session->backup);
-
-    cmn_lock_release(folder, c->model->name, c->lock);
-    if (folder >= 0) {
-        close(folder);
-    }
-}
-
 static void close_checkpointing(void *self)
 {
     struct cmn_step *p = self;
@@ -244,9 +231,6 @@ static void close_checkpointing(void *self)
     if (c->writer) {
         wait_for_writer(c);
         cmn_writer_close(c->writer);
-    }
-    if (c->lock >= 0) {
-        unlock_folder(c);
     }
     p->checkpoint_lost = c->lost;
     cmn_snapshot_free(c->ready);

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include "base/debug.h"
@@ -14,14 +13,11 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/status.h"
-#include "checkpoint/directory.h"
-#include "checkpoint/lock.h"
 #include "checkpoint/reader.h"
 #include "engine/replicas.h"
 #include "mpi/call.h"
 #include "trainer/identity.h"
 #include "trainer/lineage.h"
-#include "trainer/nonfinite_policy.h"
 #include "trainer/weights_file.h"
 
 /* ---- the newest checkpoint ---- */
@@ -71,17 +67,13 @@ static int kept(void)
     return asked ? asked : 2;
 }
 
-/* Local, rank 0. Opens the writer and the newest checkpoint. */
+/* Local, rank 0. Opens the newest checkpoint. */
 static void open_newest(struct cmn_checkpointing *c)
 {
     const struct cmn_session *s = c->session;
     int reason = 0;
 
     cmn_status_compute("reading the checkpoint");
-    c->writer = cmn_writer_open(s->backup, c->model->name, kept());
-    if (!c->writer) {
-        cmn_fatal_reason();
-    }
     if (!s->starts_over || getenv("OMPI_CMN_REACHED")) {
         c->file = cmn_checkpoint_newest(s->backup, c->model->name, tell_damaged, &reason);
     }
@@ -195,21 +187,6 @@ static void restore(struct cmn_checkpointing *c)
     }
 }
 
-/* Local, rank 0, if no checkpoints are taken (otherwise the writer has the lock): two trainings of
- * one name would overwrite each other's weights. */
-static int lock_folder(const struct cmn_session *s, const char *name)
-{
-    int folder = cmn_directory_open(s->backup);
-    int lock = folder < 0 ? -1 : cmn_lock_take(folder, name);
-
-    if (lock < 0) {
-        cmn_fail_in("%s", s->backup);
-        cmn_fatal_reason();
-    }
-    close(folder);
-    return lock;
-}
-
 struct cmn_checkpointing *cmn_resume(struct cmn_step *step)
 {
     struct cmn_session *s = step->session;
@@ -217,9 +194,14 @@ struct cmn_checkpointing *cmn_resume(struct cmn_step *step)
     struct cmn_checkpointing *c = cmn_calloc(1, sizeof *c);
     long latest;
 
-    *c = (struct cmn_checkpointing){.session = s, .model = m, .step = step, .lock = -1};
+    *c = (struct cmn_checkpointing){.session = s, .model = m, .step = step};
+    if (s->topology.rank == 0) {
+        c->writer = cmn_writer_open(s->backup, m->name, kept());
+        if (!c->writer) {
+            cmn_fatal_reason();
+        }
+    }
     if (s->options.checkpoint <= 0) {
-        c->lock = s->topology.rank ? -1 : lock_folder(s, m->name);
         latest =
             s->topology.rank || s->starts_over ? -1 : cmn_checkpoint_latest(s->backup, m->name);
         if (latest >= 0) {
