@@ -1,14 +1,13 @@
 #include "trainer/checkpoint_contents.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "compression/compressor.h"
+#include "engine/nonfinite.h"
 #include "engine/recurrent_state.h"
 
 /* Appends an item of `bytes` bytes at `data` to the list and returns it. */
@@ -30,24 +29,16 @@ static struct cmn_checkpoint_item *add(struct cmn_checkpointing *c, const char *
     return item;
 }
 
-/* Appends an item of which each rank has its own. */
-static struct cmn_checkpoint_item *add_own(struct cmn_checkpointing *c, const char *name,
-                                           void *data, size_t bytes, enum cmn_merge merge)
+/* Appends an item that each rank has for itself (`own`), or that is the same on all ranks and
+ * written by rank 0. */
+static struct cmn_checkpoint_item *add_whole(struct cmn_checkpointing *c, int own, const char *name,
+                                             void *data, size_t bytes, enum cmn_merge merge)
 {
     struct cmn_checkpoint_item *item = add(c, name, data, bytes);
 
-    item->own = 1;
+    item->own = own;
     item->merge = merge;
-    return item;
-}
-
-/* Appends an item that is the same on all ranks; rank 0 writes it. */
-static struct cmn_checkpoint_item *add_common(struct cmn_checkpointing *c, const char *name,
-                                              void *data, size_t bytes)
-{
-    struct cmn_checkpoint_item *item = add(c, name, data, bytes);
-
-    item->elsewhere = c->session->topology.rank > 0;
+    item->elsewhere = !own && c->session->topology.rank > 0;
     return item;
 }
 
@@ -98,7 +89,7 @@ static void add_own_momentum(struct cmn_checkpointing *c, const struct cmn_tenso
                              const char *name)
 {
     struct cmn_checkpoint_item *item =
-        add_own(c, name, *x->at, x->n * sizeof(float), CMN_MERGE_SUM);
+        add_whole(c, 1, name, *x->at, x->n * sizeof(float), CMN_MERGE_SUM);
 
     item->values = CMN_VALUES_FINITE;
     if (c->resumes && !c->by.same_ranks) {
@@ -117,17 +108,36 @@ static float moment_scale(const struct cmn_checkpointing *c, const struct cmn_te
     return (float)(square ? ratio * ratio : ratio);
 }
 
-/* Adds an item that is equal on all ranks or, if the policy does not keep them equal, each rank's
+/* Adds floats that are equal on all ranks or, if the policy does not keep them equal, each rank's
  * own. */
 static struct cmn_checkpoint_item *add_replica(struct cmn_checkpointing *c, const char *name,
                                                void *data, size_t bytes, enum cmn_merge merge)
 {
-    struct cmn_checkpoint_item *item = cmn_optimizer_replicates(&c->model->optimizer)
-                                           ? add_common(c, name, data, bytes)
-                                           : add_own(c, name, data, bytes, merge);
+    struct cmn_checkpoint_item *item =
+        add_whole(c, !cmn_optimizer_replicates(&c->model->optimizer), name, data, bytes, merge);
 
     item->values = CMN_VALUES_FINITE;
     return item;
+}
+
+/* Adds this rank's rolling statistic x, whose floats are at `own`, and its average over the ranks,
+ * which is read to `own`, too: if the number of ranks has changed, all of them begin with it.
+ * `layer` is that of the weights file which has the average, from 1 on, or 0. */
+static void add_statistic(struct cmn_checkpointing *c, const struct cmn_tensor *x,
+                          const char *before, int layer, float *own, float *average, int reading)
+{
+    char prefix[32], name[CMN_TENSOR_NAME];
+    size_t bytes = x->n * sizeof *own;
+
+    if (!reading || c->by.same_ranks) {
+        tensor_name(x, before, name);
+        add_whole(c, 1, name, own, bytes, CMN_MERGE_DROP);
+    }
+    if (!reading || !c->by.same_ranks) {
+        snprintf(prefix, sizeof prefix, "%saverage.", before);
+        tensor_name(x, prefix, name);
+        add_whole(c, 0, name, average, bytes, CMN_MERGE_FIRST)->layer = layer;
+    }
 }
 
 static void add_tensors(struct cmn_checkpointing *c, int reading)
@@ -144,6 +154,9 @@ static void add_tensors(struct cmn_checkpointing *c, int reading)
         switch (x->kind) {
         case CMN_GRADIENT:
             at = (size_t)(g->exchange.tensor[span++].data - g->exchange.block.data);
+            if (reading) {
+                memset(*x->at, 0, bytes); /* momentum that other ranks read must be 0 here */
+            }
             if (equal) {
                 add_momentum(c, x, name, at, reading);
             } else {
@@ -154,15 +167,8 @@ static void add_tensors(struct cmn_checkpointing *c, int reading)
             add_replica(c, name, *x->at, bytes, CMN_MERGE_MEAN)->layer = x->layer + 1;
             break;
         case CMN_STATISTIC:
-            /* If the number of ranks has changed, all of them begin with the average. */
-            if (!reading || c->by.same_ranks) {
-                add_own(c, name, *x->at, bytes, CMN_MERGE_DROP);
-            }
-            tensor_name(x, "average.", name);
-            if (!reading || !c->by.same_ranks) {
-                add_common(c, name, reading ? *x->at : c->averages + averages, bytes)->layer =
-                    x->layer + 1;
-            }
+            add_statistic(c, x, "", x->layer + 1, *x->at, reading ? *x->at : c->averages + averages,
+                          reading);
             averages += x->n;
             break;
         case CMN_MOMENT:
@@ -172,20 +178,16 @@ static void add_tensors(struct cmn_checkpointing *c, int reading)
             add_replica(c, name, *x->at, bytes, CMN_MERGE_MEAN);
             break;
         case CMN_FOLLOWED:
-            add_common(c, name, *x->at, bytes);
+            add_whole(c, 0, name, *x->at, bytes, CMN_MERGE_FIRST);
             break;
         }
     }
 }
 
-static const enum cmn_tensor_kind kinds[] = {CMN_GRADIENT, CMN_WEIGHT, CMN_STATISTIC,
-                                             CMN_MOMENT,   CMN_EMA,    CMN_FOLLOWED};
-enum { KINDS = sizeof kinds / sizeof kinds[0] };
-
 void cmn_contents_pull(struct cmn_checkpointing *c)
 {
-    for (int i = 0; i < KINDS; i++) {
-        cmn_gradients_pull(&c->model->gradients, kinds[i]);
+    for (int kind = CMN_GRADIENT; kind <= CMN_FOLLOWED; kind++) {
+        cmn_gradients_pull(&c->model->gradients, (enum cmn_tensor_kind)kind);
     }
     cmn_recurrent_state_pull(c->model->net);
     cmn_sequences_store(&c->step->sequences);
@@ -193,39 +195,26 @@ void cmn_contents_pull(struct cmn_checkpointing *c)
 
 void cmn_contents_push(struct cmn_checkpointing *c)
 {
-    for (int i = 0; i < KINDS; i++) {
-        cmn_gradients_push(&c->model->gradients, kinds[i]);
+    for (int kind = CMN_GRADIENT; kind <= CMN_FOLLOWED; kind++) {
+        cmn_gradients_push(&c->model->gradients, (enum cmn_tensor_kind)kind);
     }
     cmn_optimizer_restored(&c->model->optimizer);
     cmn_recurrent_state_push(c->model->net);
     cmn_sequences_load(&c->step->sequences);
 }
 
-void cmn_contents_keep_averages(struct cmn_checkpointing *c, float **into)
+int cmn_contents_check_finite(const struct cmn_checkpointing *c)
 {
-    if (!*into) {
-        *into = cmn_malloc(cmn_gradients_floats(&c->model->gradients, CMN_STATISTIC) + 1,
-                           sizeof **into);
-    }
-    cmn_gradients_pack(&c->model->gradients, CMN_STATISTIC, *into);
-}
-
-const char *cmn_contents_not_finite(const struct cmn_checkpointing *c)
-{
-    static _Thread_local char name[96];
     const struct cmn_gradients *g = &c->model->gradients;
 
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *x = &g->tensor[i];
         /* Statistics may hold NaN: the variance of a single value is NaN, and does no harm. */
-        for (size_t k = 0; x->kind != CMN_STATISTIC && k < x->n; k++) {
-            if (!isfinite((*x->at)[k])) {
-                snprintf(name, sizeof name, "layer %d %s%s", x->layer, x->part, x->name);
-                return name;
-            }
+        if (x->kind != CMN_STATISTIC && cmn_nonfinite_find(*x->at, x->n)) {
+            return cmn_fail("layer %d %s%s holds NaN or Inf", x->layer, x->part, x->name);
         }
     }
-    return NULL;
+    return 0;
 }
 
 /* ---- other contents ---- */
@@ -242,27 +231,14 @@ static void add_optimizer(struct cmn_checkpointing *c)
         if (!state.bytes) {
             continue;
         }
-        if (owner == CMN_STATE_MOMENTUM) {
-            item = add_common(c, name, state.data, state.bytes);
-            item->scale = (float)step_ratio(c);
-        } else if (owner == CMN_STATE_OF_ALL) {
-            item = add_common(c, name, state.data, state.bytes);
-            item->merge = CMN_MERGE_DROP;
-        } else {
-            item = add_own(c, name, state.data, state.bytes, CMN_MERGE_DROP);
-            item->of_exchange = owner == CMN_STATE_OF_COMMUNICATOR;
-        }
+        item = add_whole(c, owner == CMN_STATE_OF_RANK || owner == CMN_STATE_OF_COMMUNICATOR, name,
+                         state.data, state.bytes,
+                         owner == CMN_STATE_MOMENTUM ? CMN_MERGE_FIRST : CMN_MERGE_DROP);
+        item->of_exchange = owner == CMN_STATE_OF_COMMUNICATOR;
+        item->scale = owner == CMN_STATE_MOMENTUM ? (float)step_ratio(c) : 1;
         item->values = state.values;
         item->most = state.most;
     }
-}
-
-/* Appends an item that is the same on all ranks, for any number of ranks. */
-static struct cmn_checkpoint_item *add_same(struct cmn_checkpointing *c, const char *name,
-                                            void *data, size_t bytes)
-{
-    return c->model->optimizer.communicator.sums ? add_common(c, name, data, bytes)
-                                                 : add_own(c, name, data, bytes, CMN_MERGE_FIRST);
 }
 
 /* Returns whether there is an average to write, or to read. */
@@ -276,26 +252,18 @@ static void add_ema(struct cmn_checkpointing *c, int reading)
     const struct cmn_gradients *g = &c->model->gradients;
     const struct cmn_ema *e = &c->model->optimizer.ema;
     size_t at = 0, n = g->exchange.block.n;
-    char name[CMN_TENSOR_NAME];
 
-    add_same(c, "ema.weights", cmn_host_copy(&c->model->optimizer, e->weights, n),
-             n * sizeof *e->weights)
+    /* The same on all ranks, unless they do not exchange anything. */
+    add_whole(c, !c->model->optimizer.communicator.sums, "ema.weights",
+              cmn_host_copy(&c->model->optimizer, e->weights, n), n * sizeof *e->weights,
+              CMN_MERGE_FIRST)
         ->values = CMN_VALUES_FINITE;
     for (int i = 0; i < g->tensors; i++) {
-        const struct cmn_tensor *x = &g->tensor[i];
-        size_t bytes = x->n * sizeof(float);
-        if (x->kind != CMN_STATISTIC) {
-            continue;
+        if (g->tensor[i].kind == CMN_STATISTIC) {
+            add_statistic(c, &g->tensor[i], "ema.", 0, e->statistics + at,
+                          (reading ? e->statistics : c->ema_averages) + at, reading);
+            at += g->tensor[i].n;
         }
-        tensor_name(x, "ema.", name);
-        if (!reading || c->by.same_ranks) {
-            add_own(c, name, e->statistics + at, bytes, CMN_MERGE_DROP);
-        }
-        tensor_name(x, "ema.average.", name);
-        if (!reading || !c->by.same_ranks) {
-            add_common(c, name, (reading ? e->statistics : c->ema_averages) + at, bytes);
-        }
-        at += x->n;
     }
 }
 
@@ -313,7 +281,7 @@ static void add_rows(struct cmn_checkpointing *c, const char *name, void *data, 
     }
 }
 
-static void list_items(struct cmn_checkpointing *c, int reading)
+void cmn_contents_list(struct cmn_checkpointing *c, int reading)
 {
     struct cmn_recurrent_state hidden;
     char name[CMN_TENSOR_NAME];
@@ -334,9 +302,9 @@ static void list_items(struct cmn_checkpointing *c, int reading)
         add_rows(c, name, q->groups ? q->state[i] : hidden.at, hidden.n * sizeof *hidden.at,
                  spare ? 0 : sequences, CMN_VALUES_FINITE);
     }
-    add_common(c, "random.common", cmn_random_stream(0), sizeof(uint64_t));
-    add_own(c, "random.own", cmn_random_stream(1), sizeof(uint64_t), CMN_MERGE_DROP);
-    add_own(c, "row", c->row, sizeof c->row, CMN_MERGE_FIRST);
+    add_whole(c, 0, "random.common", cmn_random_stream(0), sizeof(uint64_t), CMN_MERGE_FIRST);
+    add_whole(c, 1, "random.own", cmn_random_stream(1), sizeof(uint64_t), CMN_MERGE_DROP);
+    add_whole(c, 1, "row", c->row, sizeof c->row, CMN_MERGE_FIRST);
     add_rows(c, "offsets", c->offset, sizeof *c->offset, c->offset && !spare ? c->offsets : 0,
              CMN_VALUES_ANY); /* the text's length is not known yet */
 }
@@ -374,11 +342,6 @@ int cmn_contents_check(const struct cmn_checkpointing *c)
     return check_row(c);
 }
 
-void cmn_contents_to_write(struct cmn_checkpointing *c)
-{
-    list_items(c, 0);
-}
-
 void cmn_contents_refer_to_weights(struct cmn_checkpointing *c, struct cmn_snapshot *to)
 {
     size_t begin = 0, end = 0; /* range of a layer in the weights, in bytes */
@@ -397,17 +360,4 @@ void cmn_contents_refer_to_weights(struct cmn_checkpointing *c, struct cmn_snaps
         item->elsewhere = behind > 0;
         end = behind > end ? behind : end;
     }
-}
-
-void cmn_contents_to_read(struct cmn_checkpointing *c)
-{
-    const struct cmn_gradients *g = &c->model->gradients;
-
-    /* Momentum that other ranks read must be 0 here. */
-    for (int i = 0; i < g->tensors; i++) {
-        if (g->tensor[i].kind == CMN_GRADIENT) {
-            memset(*g->tensor[i].at, 0, g->tensor[i].n * sizeof(float));
-        }
-    }
-    list_items(c, 1);
 }

@@ -71,10 +71,9 @@ struct cmn_checkpointing {
 
 /* All calls below are local. */
 
-/* Fill c->item with the tensors that this rank writes to a checkpoint, or reads from the one that
- * c->saved and c->by describe. The items point to the training's own memory. */
-void cmn_contents_to_write(struct cmn_checkpointing *c);
-void cmn_contents_to_read(struct cmn_checkpointing *c);
+/* Fills c->item with the tensors that this rank writes to a checkpoint or, if it is `reading`, gets
+ * from the one that c->saved and c->by describe. The items point to the training's own memory. */
+void cmn_contents_list(struct cmn_checkpointing *c, int reading);
 
 /* Rank 0 only. Refers items to the same bytes in the snapshot's weights, so that they are not
  * written twice. */
@@ -89,12 +88,8 @@ int cmn_contents_check(const struct cmn_checkpointing *c);
 void cmn_contents_pull(struct cmn_checkpointing *c);
 void cmn_contents_push(struct cmn_checkpointing *c);
 
-/* Copies the rolling statistics to *into (&c->averages or &c->ema_averages), and allocates it in
- * the first call. Call it while the statistics are averaged over the ranks. */
-void cmn_contents_keep_averages(struct cmn_checkpointing *c, float **into);
-
-/* Returns the name of a tensor that holds NaN or Inf on the host, or NULL. The text is the thread's
- * own. */
-const char *cmn_contents_not_finite(const struct cmn_checkpointing *c);
+/* Checks that no tensor on the host holds NaN or Inf. Returns 0, or -1 with a reason that names the
+ * tensor. */
+int cmn_contents_check_finite(const struct cmn_checkpointing *c);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "base/fatal.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/reader.h"
 #include "mpi/call.h"
@@ -41,16 +42,15 @@ static void report_not_written(struct cmn_checkpointing *c, long iteration, cons
  * ends the job unless cmn_nonfinite=ignore. */
 static int check_finite(struct cmn_checkpointing *c)
 {
-    const char *what = cmn_contents_not_finite(c);
+    int bad = cmn_contents_check_finite(c);
     int ignore = c->session->options.nonfinite == CMN_NONFINITE_IGNORE;
 
-    if (cmn_mpi_first_bad(what != NULL, c->session->topology.world) < 0) {
+    if (cmn_mpi_first_bad(bad, c->session->topology.world) < 0) {
         return 1;
     }
-    if (!ignore && what) { /* the other ranks wait until this one has ended the job */
-        cmn_fatal(
-            "after iteration %ld %s holds NaN or Inf: no checkpoint is taken of such a network",
-            iteration_of(c), what);
+    if (!ignore && bad) { /* the other ranks wait until this one has ended the job */
+        cmn_fatal("after iteration %ld %s: no checkpoint is taken of such a network",
+                  iteration_of(c), cmn_reason());
     }
     if (ignore && !c->nonfinite_said) {
         cmn_report_clear(c->session->report);
@@ -59,6 +59,15 @@ static int check_finite(struct cmn_checkpointing *c)
     }
     c->nonfinite_said = 1;
     return 0;
+}
+
+/* Copies the rolling statistics, which are averaged over the ranks now, to *into. */
+static void keep_averages(const struct cmn_gradients *g, float **into)
+{
+    if (!*into) {
+        *into = cmn_malloc(cmn_gradients_floats(g, CMN_STATISTIC) + 1, sizeof **into);
+    }
+    cmn_gradients_pack(g, CMN_STATISTIC, *into);
 }
 
 /* Collective. Writes the begin of the checkpoint, a weights file with the merged state of all
@@ -71,11 +80,11 @@ static void add_weights(struct cmn_checkpointing *c, struct cmn_snapshot *to)
     if (out) {
         cmn_net_write_weights(c->model->net, out);
     }
-    cmn_contents_keep_averages(c, &c->averages);
+    keep_averages(&c->model->gradients, &c->averages);
     cmn_model_restore_own(c->model);
     if (c->model->optimizer.ema.decay > 0) {
         cmn_model_swap_in_validated(c->model);
-        cmn_contents_keep_averages(c, &c->ema_averages);
+        keep_averages(&c->model->gradients, &c->ema_averages);
         cmn_model_restore_own(c->model);
     }
 }
@@ -113,7 +122,7 @@ static void collect(struct cmn_checkpointing *c, int row_made)
     to = top->rank ? NULL : cmn_snapshot_new();
     add_weights(c, to);
     fill_row(c, row_made);
-    cmn_contents_to_write(c);
+    cmn_contents_list(c, 0);
     if (to) {
         cmn_contents_refer_to_weights(c, to);
     }

@@ -166,7 +166,7 @@ static void restore(struct cmn_checkpointing *c)
         cmn_random_open_later(c->session->seed, top->rank, (uint64_t)c->step->kept.steps);
     }
     cmn_contents_pull(c);
-    cmn_contents_to_read(c);
+    cmn_contents_list(c, 1);
     cmn_checkpoint_scatter(c->item, c->items, c->file, &c->by, top);
     check_contents(c);
     cmn_contents_push(c);

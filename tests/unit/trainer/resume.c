@@ -238,7 +238,7 @@ static void each_tensor_holds_what_a_training_writes(void **state)
     long before;
 
     (void)state;
-    cmn_contents_to_read(c);
+    cmn_contents_list(c, 1);
     floats[0] = item("0.weights");
     floats[1] = item("weight_updates");
     floats[2] = item("common");
