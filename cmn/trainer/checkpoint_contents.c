@@ -98,16 +98,6 @@ static void add_own_momentum(struct cmn_checkpointing *c, const struct cmn_tenso
     }
 }
 
-/* Returns the factor for Adam's moments, which are averages of sums over a step's images: m of the
- * sum, v of its square. */
-static float moment_scale(const struct cmn_checkpointing *c, const struct cmn_tensor *x)
-{
-    int square = x->name[strlen(x->name) - 1] == 'v';
-    double ratio = step_ratio(c);
-
-    return (float)(square ? ratio * ratio : ratio);
-}
-
 /* Adds floats that are equal on all ranks or, if the policy does not keep them equal, each rank's
  * own. */
 static struct cmn_checkpoint_item *add_replica(struct cmn_checkpointing *c, const char *name,
@@ -143,7 +133,8 @@ static void add_statistic(struct cmn_checkpointing *c, const struct cmn_tensor *
 static void add_tensors(struct cmn_checkpointing *c, int reading)
 {
     const struct cmn_gradients *g = &c->model->gradients;
-    int equal = cmn_optimizer_replicates(&c->model->optimizer), span = 0;
+    int equal = cmn_optimizer_replicates(&c->model->optimizer), span = 0, square;
+    double ratio = step_ratio(c);
     size_t at, averages = 0;
     char name[CMN_TENSOR_NAME];
 
@@ -172,7 +163,10 @@ static void add_tensors(struct cmn_checkpointing *c, int reading)
             averages += x->n;
             break;
         case CMN_MOMENT:
-            add_replica(c, name, *x->at, bytes, CMN_MERGE_FIRST)->scale = moment_scale(c, x);
+            /* Averages of sums over a step's images: m of the sum, v of its square. */
+            square = x->name[strlen(x->name) - 1] == 'v';
+            add_replica(c, name, *x->at, bytes, CMN_MERGE_FIRST)->scale =
+                (float)(square ? ratio * ratio : ratio);
             break;
         case CMN_EMA:
             add_replica(c, name, *x->at, bytes, CMN_MERGE_MEAN);
@@ -241,12 +235,6 @@ static void add_optimizer(struct cmn_checkpointing *c)
     }
 }
 
-/* Returns whether there is an average to write, or to read. */
-static int has_ema(const struct cmn_checkpointing *c, int reading)
-{
-    return c->model->optimizer.ema.decay > 0 && (!reading || c->saved.ema_kept > 0);
-}
-
 static void add_ema(struct cmn_checkpointing *c, int reading)
 {
     const struct cmn_gradients *g = &c->model->gradients;
@@ -291,7 +279,7 @@ void cmn_contents_list(struct cmn_checkpointing *c, int reading)
     c->items = 0;
     add_tensors(c, reading);
     add_optimizer(c);
-    if (has_ema(c, reading)) {
+    if (c->model->optimizer.ema.decay > 0 && (!reading || c->saved.ema_kept > 0)) {
         add_ema(c, reading);
     }
     /* With cmn_exact each micro-batch begins with a state of 0 or, for a text, has its own

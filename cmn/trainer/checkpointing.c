@@ -22,14 +22,9 @@ int cmn_checkpointing_takes(const struct cmn_checkpointing *c)
     return c && c->session->options.checkpoint > 0;
 }
 
-static long iteration_of(const struct cmn_checkpointing *c)
-{
-    return cmn_step_iteration(c->step);
-}
-
 static void report_not_written(struct cmn_checkpointing *c, long iteration, const char *reason)
 {
-    c->lost = iteration == iteration_of(c) && cmn_net_training_ended(c->model->net);
+    c->lost = iteration == cmn_step_iteration(c->step) && cmn_net_training_ended(c->model->net);
     cmn_report_clear(c->session->report);
     cmn_warn("checkpoint of iteration %ld not written: %s; %s", iteration, reason,
              c->lost ? "it was the last one"
@@ -50,12 +45,12 @@ static int check_finite(struct cmn_checkpointing *c)
     }
     if (!ignore && bad) { /* the other ranks wait until this one has ended the job */
         cmn_fatal("after iteration %ld %s: no checkpoint is taken of such a network",
-                  iteration_of(c), cmn_reason());
+                  cmn_step_iteration(c->step), cmn_reason());
     }
     if (ignore && !c->nonfinite_said) {
         cmn_report_clear(c->session->report);
         cmn_warn("after iteration %ld weights are NaN or Inf: no checkpoints are written",
-                 iteration_of(c));
+                 cmn_step_iteration(c->step));
     }
     c->nonfinite_said = 1;
     return 0;
@@ -103,7 +98,7 @@ static void fill_row(struct cmn_checkpointing *c, int row_made)
     }
     if (row_made) {
         p->row_due = 0;
-        p->row_at = iteration_of(c);
+        p->row_at = cmn_step_iteration(c->step);
         p->row_seen = cmn_net_seen(c->model->net);
     }
 }
@@ -146,7 +141,7 @@ static void save(void *self, struct cmn_step *p)
         return;
     }
     cmn_status_wait("the checkpoint");
-    c->ready_iteration = iteration_of(c);
+    c->ready_iteration = cmn_step_iteration(c->step);
     c->ready_seen = cmn_net_seen(c->model->net);
     collect(c, p->due.row);
     cmn_status_wait(NULL);

@@ -124,13 +124,6 @@ static void check_contents(struct cmn_checkpointing *c)
     }
 }
 
-/* Gives the network the size that random=1 had given it when the checkpoint was taken. */
-static void resize(struct cmn_checkpointing *c)
-{
-    cmn_net_resize_as_drawn(c->model->net,
-                            (struct cmn_net_size){(int)c->saved.width, (int)c->saved.height});
-}
-
 static void report_missing(const struct cmn_checkpointing *c)
 {
     for (int i = 0; i < c->items && c->session->topology.rank == 0; i++) {
@@ -177,7 +170,8 @@ static void restore(struct cmn_checkpointing *c)
     }
     report_missing(c);
     cmn_optimizer_forget_stop_requests(&c->model->optimizer);
-    resize(c);
+    /* random=1 had given the network this size when the checkpoint was taken. */
+    cmn_net_resize_as_drawn(net, (struct cmn_net_size){(int)c->saved.width, (int)c->saved.height});
     cmn_best_check(&c->step->kept.best, c->model);
     cmn_net_draw_random_rate(net);
     if (c->writer && cmn_net_iteration(net) != (size_t)c->saved.iteration) {
