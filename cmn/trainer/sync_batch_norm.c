@@ -72,8 +72,8 @@ static int begin(struct cmn_step *p)
 }
 
 /* An exchange does not count as computation: the micro-batch's begin moves by as much. In the first
- * step nothing else comes to a GPU meanwhile: what CUDA brings there for the first time may wait for
- * what runs. */
+ * step nothing else comes to a GPU meanwhile: what CUDA brings there for the first time may wait
+ * for what runs. */
 static void end(struct cmn_step *p, double began)
 {
     double took;
