@@ -5,6 +5,8 @@
 #include <string.h>
 #ifdef GPU
 #include <cuda_runtime.h>
+#else
+#include "mpi/without_cuda.h"
 #endif
 
 #include "base/debug.h"
@@ -16,11 +18,13 @@
  * process. */
 enum { ID = 16 };
 
-#ifdef GPU
-
 int cmn_device_built(void)
 {
+#ifdef GPU
     return 1;
+#else
+    return 0;
+#endif
 }
 
 int cmn_device_check(int code, const char *what)
@@ -46,7 +50,7 @@ int cmn_device_count(void)
 
 static int identify(int device, char id[ID])
 {
-    struct cudaDeviceProp properties;
+    struct cudaDeviceProp properties = {0};
 
     if (cmn_device_check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties")) {
         return -1;
@@ -58,7 +62,7 @@ static int identify(int device, char id[ID])
 
 int cmn_device_capability(int device)
 {
-    struct cudaDeviceProp properties;
+    struct cudaDeviceProp properties = {0};
 
     return cmn_device_check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties")
                ? 0
@@ -298,7 +302,7 @@ static int recorded(cudaEvent_t *event, void *stream)
 
 int cmn_device_follow(void *stream, void *other)
 {
-    cudaEvent_t event;
+    cudaEvent_t event = NULL;
     int result;
 
     if (recorded(&event, other)) {
@@ -337,7 +341,7 @@ void cmn_device_event_close(void *event)
 
 static int wait_on(void *stream, void (*work)(void *self), void *self)
 {
-    cudaEvent_t event;
+    cudaEvent_t event = NULL;
     int reached = 0;
 
     if (recorded(&event, stream)) {
@@ -368,210 +372,6 @@ int cmn_device_wait_for(void *stream)
 {
     return wait_on(stream, nothing, NULL);
 }
-
-#else
-
-static int without(void)
-{
-    return cmn_fail("built without CUDA: make GPU=1");
-}
-
-int cmn_device_built(void)
-{
-    return 0;
-}
-
-int cmn_device_check(int code, const char *what)
-{
-    (void)code;
-    (void)what;
-    return without();
-}
-
-int cmn_device_count(void)
-{
-    return 0;
-}
-
-static int identify(int device, char id[ID])
-{
-    (void)device;
-    (void)id;
-    return without();
-}
-
-int cmn_device_capability(int device)
-{
-    (void)device;
-    return 0;
-}
-
-int cmn_device_memory(float **memory, size_t floats)
-{
-    (void)floats;
-    *memory = NULL;
-    return without();
-}
-
-void cmn_device_free(float *memory)
-{
-    (void)memory;
-}
-
-int cmn_device_host_memory(float **memory, size_t floats)
-{
-    (void)floats;
-    *memory = NULL;
-    return without();
-}
-
-void cmn_device_host_free(float *memory)
-{
-    (void)memory;
-}
-
-int cmn_device_lock(float *memory, size_t floats)
-{
-    (void)memory;
-    (void)floats;
-    return without();
-}
-
-void cmn_device_unlock(float *memory)
-{
-    (void)memory;
-}
-
-void *cmn_device_stream(void)
-{
-    return NULL;
-}
-
-int cmn_device_write(float *device, const float *host, size_t n)
-{
-    (void)device;
-    (void)host;
-    (void)n;
-    return without();
-}
-
-int cmn_device_read(float *host, const float *device, size_t n)
-{
-    (void)host;
-    (void)device;
-    (void)n;
-    return without();
-}
-
-int cmn_device_copy(float *device, const float *from_device, size_t n)
-{
-    (void)device;
-    (void)from_device;
-    (void)n;
-    return without();
-}
-
-int cmn_device_zero(float *device, size_t n)
-{
-    (void)device;
-    (void)n;
-    return without();
-}
-
-int cmn_device_stream_open(void **stream)
-{
-    *stream = NULL;
-    return without();
-}
-
-void cmn_device_stream_close(void *stream)
-{
-    (void)stream;
-}
-
-int cmn_device_follow(void *stream, void *other)
-{
-    (void)stream;
-    (void)other;
-    return without();
-}
-
-int cmn_device_copy_beside(void *stream, float *to, const float *from, size_t n, int to_host,
-                           void **event)
-{
-    (void)stream;
-    (void)to;
-    (void)from;
-    (void)n;
-    (void)to_host;
-    (void)event;
-    return without();
-}
-
-void cmn_device_event_close(void *event)
-{
-    (void)event;
-}
-
-int cmn_device_wait_for(void *stream)
-{
-    (void)stream;
-    return without();
-}
-
-int cmn_device_reached(void *event)
-{
-    (void)event;
-    return without();
-}
-
-int cmn_device_mail_open(struct cmn_device_mail **mail, size_t floats)
-{
-    (void)floats;
-    *mail = NULL;
-    return without();
-}
-
-void cmn_device_mail_close(struct cmn_device_mail *m)
-{
-    (void)m;
-}
-
-int cmn_device_mail_send(struct cmn_device_mail *m, float *device, const float *host, size_t n)
-{
-    (void)m;
-    return cmn_device_write(device, host, n);
-}
-
-int cmn_device_mail_fetch(struct cmn_device_mail *m, float *host, const float *device, size_t n)
-{
-    (void)m;
-    return cmn_device_read(host, device, n);
-}
-
-int cmn_device_mail_ask(struct cmn_device_mail *m, float *device, size_t n)
-{
-    (void)m;
-    (void)device;
-    (void)n;
-    return without();
-}
-
-const float *cmn_device_mail_answer(struct cmn_device_mail *m)
-{
-    (void)m;
-    without();
-    return NULL;
-}
-
-int cmn_device_wait(void (*work)(void *self), void *self)
-{
-    (void)work;
-    (void)self;
-    return without();
-}
-
-#endif
 
 /* Returns the first other rank of this node that uses the same GPU, or -1. */
 static int find_sharer(const struct cmn_topology *t, const char *ids)
