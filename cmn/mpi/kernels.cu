@@ -4,18 +4,12 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-/* Grid-stride loops: a bounded number of blocks serves any n. */
 static const unsigned BLOCK = 256, BLOCKS_AT_MOST = 4096;
 
-static __device__ __half cast_to_16(float x, __half)
-{
-    return __float2half_rn(x);
-}
-
-static __device__ __nv_bfloat16 cast_to_16(float x, __nv_bfloat16)
-{
-    return __float2bfloat16(x);
-}
+/* Grid-stride loops: a bounded number of blocks serves any n. */
+#define EACH(i, from, end)                                                               \
+    size_t i = (from) + (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < (end);        \
+    i += (size_t)gridDim.x * blockDim.x
 
 static __device__ float cast_to_32(__half x)
 {
@@ -27,24 +21,9 @@ static __device__ float cast_to_32(__nv_bfloat16 x)
     return __bfloat162float(x);
 }
 
-template <typename T>
-static __global__ void cast_all_to_16(T *to, const float *from, size_t n, float factor)
+static __device__ float cast_to_32(float x)
 {
-    size_t step = (size_t)gridDim.x * blockDim.x;
-
-    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
-        to[i] = cast_to_16(from[i] * factor, T());
-    }
-}
-
-template <typename T>
-static __global__ void cast_all_to_32(float *to, const T *from, size_t n, float factor)
-{
-    size_t step = (size_t)gridDim.x * blockDim.x;
-
-    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
-        to[i] = cast_to_32(from[i]) * factor;
-    }
+    return x;
 }
 
 static __device__ void put(float *to, float x, int add)
@@ -52,27 +31,25 @@ static __device__ void put(float *to, float x, int add)
     *to = add ? *to + x : x;
 }
 
+static __device__ void put(__half *to, float x, int)
+{
+    *to = __float2half_rn(x);
+}
+
 static __device__ void put(__nv_bfloat16 *to, float x, int)
 {
     *to = __float2bfloat16(x);
 }
 
-static __device__ float cast_to_32(float x)
+template <typename To, typename From>
+static __global__ void cast_all(To *to, const From *from, size_t n, float factor, int add)
 {
-    return x;
+    for (EACH(i, 0, n)) {
+        put(&to[i], cast_to_32(from[i]) * factor, add);
+    }
 }
 
 static const unsigned TILE = 32, TILE_ROWS = 8;
-
-template <typename To, typename From>
-static __global__ void cast_all(To *to, const From *from, size_t n, int add)
-{
-    size_t step = (size_t)gridDim.x * blockDim.x;
-
-    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
-        put(&to[i], cast_to_32(from[i]), add);
-    }
-}
 
 /* A block reads TILE x TILE numbers of one matrix along its rows, and writes them along its columns: both
  * times neighbours of a warp lie side by side. */
@@ -100,9 +77,7 @@ static __global__ void transpose_all(To *to, const From *from, size_t rows, size
 static __global__ void find_nonfinite(float *found, const unsigned short *tensor, const float *x,
                                       size_t from, size_t to)
 {
-    size_t step = (size_t)gridDim.x * blockDim.x;
-
-    for (size_t i = from + (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < to; i += step) {
+    for (EACH(i, from, to)) {
         if ((__float_as_uint(x[i]) & 0x7f800000u) == 0x7f800000u) {
             found[tensor[i / CMN_KERNEL_UNIT]] = 1;
         }
@@ -111,9 +86,7 @@ static __global__ void find_nonfinite(float *found, const unsigned short *tensor
 
 static __global__ void update(struct cmn_kernel_sgd k)
 {
-    size_t step = (size_t)gridDim.x * blockDim.x;
-
-    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < k.n; i += step) {
+    for (EACH(i, 0, k.n)) {
         unsigned t = k.tensor[i / CMN_KERNEL_UNIT];
         float w = k.weights[i], g = k.scale[t] * k.sums[i], limit = k.limit[t];
         float u = (k.velocity ? k.velocity[i] + g : g) + k.decay[t] * w;
@@ -129,9 +102,7 @@ static __global__ void update(struct cmn_kernel_sgd k)
 /* In the order of Darknet's adam_cpu(). */
 static __global__ void update_adam(struct cmn_kernel_adam k)
 {
-    size_t step = (size_t)gridDim.x * blockDim.x;
-
-    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < k.n; i += step) {
+    for (EACH(i, 0, k.n)) {
         unsigned t = k.tensor[i / CMN_KERNEL_UNIT];
         float w = k.weights[i], limit = k.limit[t];
         float u = k.scale[t] * k.sums[i] + k.decay[t] * w;
@@ -189,20 +160,9 @@ static __global__ void sum_parts(T *part, const float *x, const size_t *at, cons
     }
 }
 
-static __global__ void multiply(float *x, float by, size_t n)
-{
-    size_t step = (size_t)gridDim.x * blockDim.x;
-
-    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
-        x[i] *= by;
-    }
-}
-
 static __global__ void combine(float *to, const float *a, float by, const float *b, size_t n)
 {
-    size_t step = (size_t)gridDim.x * blockDim.x;
-
-    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+    for (EACH(i, 0, n)) {
         to[i] = a[i] + by * b[i];
     }
 }
@@ -210,14 +170,12 @@ static __global__ void combine(float *to, const float *a, float by, const float 
 static __global__ void pack_statistics(float *to, const float *a, const float *b, size_t n,
                                        unsigned count)
 {
-    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-
-    if (i < n) {
+    for (EACH(i, 0, n)) {
         to[i] = a[i];
         to[n + i] = b[i];
-    }
-    if (i == 0) {
-        to[2 * n] = __uint_as_float(count);
+        if (i == 0) {
+            to[2 * n] = __uint_as_float(count);
+        }
     }
 }
 
@@ -235,45 +193,41 @@ static __device__ double count_of(const float *from, size_t n, int r)
 static __global__ void merge_statistics(float *mean, float *variance, const float *from, size_t n,
                                         int ranks, double less)
 {
-    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    double count = 0, shift = 0, squares = 0, middle;
-
-    if (i >= n) {
-        return;
+    for (EACH(i, 0, n)) {
+        double count = 0, shift = 0, squares = 0, middle;
+        for (int r = 0; r < ranks; r++) {
+            double own = count_of(from, n, r);
+            count += own;
+            shift += own * ((double)sent_by(from, n, r)[i] - (double)from[i]);
+        }
+        middle = (double)from[i] + shift / count;
+        for (int r = 0; r < ranks; r++) {
+            double own = count_of(from, n, r), distance = (double)sent_by(from, n, r)[i] - middle;
+            /* The variance of one value is 0 / 0. */
+            squares += own > less ? (double)sent_by(from, n, r)[n + i] * (own - less) : 0;
+            squares += own * distance * distance;
+        }
+        mean[i] = (float)middle;
+        variance[i] = (float)(squares / (count - less));
     }
-    for (int r = 0; r < ranks; r++) {
-        double own = count_of(from, n, r);
-        count += own;
-        shift += own * ((double)sent_by(from, n, r)[i] - (double)from[i]);
-    }
-    middle = (double)from[i] + shift / count;
-    for (int r = 0; r < ranks; r++) {
-        double own = count_of(from, n, r), distance = (double)sent_by(from, n, r)[i] - middle;
-        /* The variance of one value is 0 / 0. */
-        squares += own > less ? (double)sent_by(from, n, r)[n + i] * (own - less) : 0;
-        squares += own * distance * distance;
-    }
-    mean[i] = (float)middle;
-    variance[i] = (float)(squares / (count - less));
 }
 
 static __global__ void merge_deltas(float *a, float *b, const float *from, size_t n, int ranks,
                                     unsigned count)
 {
-    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    double all = 0, sum[2] = {0, 0};
-
-    if (i >= n) {
-        return;
+    for (EACH(i, 0, n)) {
+        double all = 0, sum[2] = {0, 0};
+        for (int r = 0; r < ranks; r++) {
+            all += count_of(from, n, r);
+            sum[0] += (double)sent_by(from, n, r)[i];
+            sum[1] += (double)sent_by(from, n, r)[n + i];
+        }
+        a[i] = (float)(sum[0] * (count / all));
+        b[i] = (float)(sum[1] * (count / all));
     }
-    for (int r = 0; r < ranks; r++) {
-        all += count_of(from, n, r);
-        sum[0] += (double)sent_by(from, n, r)[i];
-        sum[1] += (double)sent_by(from, n, r)[n + i];
-    }
-    a[i] = (float)(sum[0] * (count / all));
-    b[i] = (float)(sum[1] * (count / all));
 }
+
+/* ---- what the CPU calls ---- */
 
 static unsigned blocks(size_t n)
 {
@@ -282,13 +236,21 @@ static unsigned blocks(size_t n)
     return (unsigned)(all < BLOCKS_AT_MOST ? all : BLOCKS_AT_MOST);
 }
 
-template <typename T>
-static int load_casts(void)
+/* Queues a kernel over n numbers; a grid of no blocks would be an error. Returns a cudaError_t. */
+#define LAUNCH(kernel, n, stream, ...) \
+    ((n) > 0 ? (kernel<<<blocks(n), BLOCK, 0, (cudaStream_t)(stream)>>>(__VA_ARGS__), \
+            cudaGetLastError()) \
+         : cudaSuccess)
+
+/* Loads a kernel. Returns a cudaError_t. */
+#define LOAD(...) cudaFuncGetAttributes(&unused, (const void *)__VA_ARGS__)
+
+template <typename T> static int load_casts(void)
 {
     struct cudaFuncAttributes unused;
-    int code = cudaFuncGetAttributes(&unused, (const void *)cast_all_to_16<T>);
+    int code = LOAD(cast_all<T, float>);
 
-    return code ? code : cudaFuncGetAttributes(&unused, (const void *)cast_all_to_32<T>);
+    return code ? code : LOAD(cast_all<float, T>);
 }
 
 extern "C" int cmn_kernel_load_casts(enum cmn_dtype type)
@@ -301,48 +263,44 @@ extern "C" int cmn_kernel_load_casts(enum cmn_dtype type)
 extern "C" int cmn_kernel_load_update(void)
 {
     struct cudaFuncAttributes unused;
-    int code = cudaFuncGetAttributes(&unused, (const void *)update);
+    int code = LOAD(update);
 
-    code = code ? code : cudaFuncGetAttributes(&unused, (const void *)update_adam);
-    code = code ? code : cudaFuncGetAttributes(&unused, (const void *)combine);
-    code = code ? code
-                : cudaFuncGetAttributes(&unused, (const void *)sum_parts<unsigned long long>);
-    return code ? code : cudaFuncGetAttributes(&unused, (const void *)sum_parts<double>);
+    code = code ? code : LOAD(update_adam);
+    code = code ? code : LOAD(combine);
+    code = code ? code : LOAD(sum_parts<unsigned long long>);
+    return code ? code : LOAD(sum_parts<double>);
+}
+
+extern "C" int cmn_kernel_load_statistics(void)
+{
+    struct cudaFuncAttributes unused;
+    int code = LOAD(pack_statistics);
+
+    code = code ? code : LOAD(merge_statistics);
+    return code ? code : LOAD(merge_deltas);
 }
 
 extern "C" int cmn_kernel_cast_to_16(void *to, const float *from, size_t n, float factor,
-                                 enum cmn_dtype type, void *stream)
+                                     enum cmn_dtype type, void *stream)
 {
-    if (n == 0) {
-        return 0; /* a grid of no blocks is an error */
-    }
-    if (type == CMN_FP16) {
-        cast_all_to_16<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>((__half *)to, from, n,
-                                                                  factor);
-    } else {
-        cast_all_to_16<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>((__nv_bfloat16 *)to, from, n,
-                                                                  factor);
-    }
-    return cudaGetLastError();
+    return type == CMN_FP16 ? LAUNCH(cast_all, n, stream, (__half *)to, from, n, factor, 0)
+                            : LAUNCH(cast_all, n, stream, (__nv_bfloat16 *)to, from, n, factor, 0);
 }
 
 extern "C" int cmn_kernel_cast_to_32(float *to, const void *from, size_t n, float factor,
-                                enum cmn_dtype type, void *stream)
+                                     enum cmn_dtype type, void *stream)
 {
-    if (n == 0) {
-        return 0;
-    }
-    if (type == CMN_FP16) {
-        cast_all_to_32<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(to, (const __half *)from, n,
-                                                                 factor);
-    } else {
-        cast_all_to_32<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(
-            to, (const __nv_bfloat16 *)from, n, factor);
-    }
-    return cudaGetLastError();
+    return type == CMN_FP16
+               ? LAUNCH(cast_all, n, stream, to, (const __half *)from, n, factor, 0)
+               : LAUNCH(cast_all, n, stream, to, (const __nv_bfloat16 *)from, n, factor, 0);
 }
 
-/* n matrices. */
+extern "C" int cmn_kernel_scale(float *x, float by, size_t n, void *stream)
+{
+    return LAUNCH(cast_all, n, stream, x, (const float *)x, n, by, 0);
+}
+
+/* Transposes n matrices. */
 template <typename To, typename From>
 static int transpose(To *to, const From *from, size_t n, size_t rows, size_t columns, int add,
                      void *stream)
@@ -351,9 +309,7 @@ static int transpose(To *to, const From *from, size_t n, size_t rows, size_t col
     size_t tiles = (rows + TILE - 1) / TILE * ((columns + TILE - 1) / TILE);
 
     if (rows == 1 || columns == 1) {
-        cast_all<<<blocks(n * rows * columns), BLOCK, 0, (cudaStream_t)stream>>>(
-            to, from, n * rows * columns, add);
-        return cudaGetLastError();
+        return LAUNCH(cast_all, n * rows * columns, stream, to, from, n * rows * columns, 1.f, add);
     }
     for (size_t first = 0; first < n; first += most) {
         size_t at = first * rows * columns;
@@ -378,31 +334,18 @@ extern "C" int cmn_kernel_channels_first(float *to, const void *from, size_t n, 
 
 extern "C" int cmn_kernel_sgd(const struct cmn_kernel_sgd *k, void *stream)
 {
-    if (k->n == 0) {
-        return 0;
-    }
-    update<<<blocks(k->n), BLOCK, 0, (cudaStream_t)stream>>>(*k);
-    return cudaGetLastError();
+    return LAUNCH(update, k->n, stream, *k);
 }
 
 extern "C" int cmn_kernel_adam(const struct cmn_kernel_adam *k, void *stream)
 {
-    if (k->n == 0) {
-        return 0;
-    }
-    update_adam<<<blocks(k->n), BLOCK, 0, (cudaStream_t)stream>>>(*k);
-    return cudaGetLastError();
+    return LAUNCH(update_adam, k->n, stream, *k);
 }
 
 extern "C" int cmn_kernel_nonfinite(float *found, const unsigned short *tensor, const float *x,
                                     size_t from, size_t to, void *stream)
 {
-    if (from >= to) {
-        return 0;
-    }
-    find_nonfinite<<<blocks(to - from), BLOCK, 0, (cudaStream_t)stream>>>(found, tensor, x, from,
-                                                                          to);
-    return cudaGetLastError();
+    return LAUNCH(find_nonfinite, from < to ? to - from : 0, stream, found, tensor, x, from, to);
 }
 
 template <typename T>
@@ -429,59 +372,26 @@ extern "C" int cmn_kernel_hash(unsigned long long *part, const float *x, const s
     return launch_sums(part, x, at, n, tensors, stream);
 }
 
-extern "C" int cmn_kernel_scale(float *x, float by, size_t n, void *stream)
-{
-    if (n == 0) {
-        return 0;
-    }
-    multiply<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(x, by, n);
-    return cudaGetLastError();
-}
-
 extern "C" int cmn_kernel_combine(float *to, const float *a, float by, const float *b, size_t n,
                                   void *stream)
 {
-    if (n == 0) {
-        return 0;
-    }
-    combine<<<blocks(n), BLOCK, 0, (cudaStream_t)stream>>>(to, a, by, b, n);
-    return cudaGetLastError();
-}
-
-extern "C" int cmn_kernel_load_statistics(void)
-{
-    struct cudaFuncAttributes unused;
-    int code = cudaFuncGetAttributes(&unused, (const void *)pack_statistics);
-
-    code = code ? code : cudaFuncGetAttributes(&unused, (const void *)merge_statistics);
-    return code ? code : cudaFuncGetAttributes(&unused, (const void *)merge_deltas);
-}
-
-/* A thread for each filter. */
-static unsigned blocks_of_filters(size_t n)
-{
-    return (unsigned)((n + BLOCK - 1) / BLOCK);
+    return LAUNCH(combine, n, stream, to, a, by, b, n);
 }
 
 extern "C" int cmn_kernel_pack_statistics(float *to, const float *a, const float *b, size_t n,
                                           unsigned count, void *stream)
 {
-    pack_statistics<<<blocks_of_filters(n), BLOCK, 0, (cudaStream_t)stream>>>(to, a, b, n, count);
-    return cudaGetLastError();
+    return LAUNCH(pack_statistics, n, stream, to, a, b, n, count);
 }
 
 extern "C" int cmn_kernel_merge_statistics(float *mean, float *variance, const float *from,
                                            size_t n, int ranks, double less, void *stream)
 {
-    merge_statistics<<<blocks_of_filters(n), BLOCK, 0, (cudaStream_t)stream>>>(mean, variance, from,
-                                                                          n, ranks, less);
-    return cudaGetLastError();
+    return LAUNCH(merge_statistics, n, stream, mean, variance, from, n, ranks, less);
 }
 
 extern "C" int cmn_kernel_merge_deltas(float *a, float *b, const float *from, size_t n, int ranks,
                                        unsigned count, void *stream)
 {
-    merge_deltas<<<blocks_of_filters(n), BLOCK, 0, (cudaStream_t)stream>>>(a, b, from, n, ranks,
-                                                                          count);
-    return cudaGetLastError();
+    return LAUNCH(merge_deltas, n, stream, a, b, from, n, ranks, count);
 }

@@ -122,7 +122,7 @@ static inline fake_kernel<Body> fake_kernel_of(const char *name, Body body, dim3
 struct cudaFuncAttributes {
     int none;
 };
-#define cudaFuncGetAttributes(attributes, function) ((void)(attributes), fake_load(#function), 0)
+#define cudaFuncGetAttributes(attributes, ...) ((void)(attributes), fake_load(#__VA_ARGS__), 0)
 
 #define FAKE_LAUNCH(name, ...) \
     fake_kernel_of(            \
