@@ -32,18 +32,12 @@ uint64_t cmn_random_hash(uint64_t seed, uint64_t a, uint64_t b, uint64_t c)
     return mix(h + UINT64_C(0x9e3779b97f4a7c15));
 }
 
-void cmn_random_open(uint64_t seed, int rank)
+void cmn_random_open(uint64_t seed, int rank, uint64_t when)
 {
     seed_of_job = seed;
     common = cmn_random_hash(seed, 1, 0, 0);
-    own = cmn_random_hash(seed, 2, (uint64_t)rank, 0);
-    stream = &common;
-}
-
-void cmn_random_open_later(uint64_t seed, int rank, uint64_t when)
-{
-    cmn_random_open(seed, rank);
     own = cmn_random_hash(seed, 2, (uint64_t)rank, when);
+    stream = &common;
 }
 
 uint64_t *cmn_random_stream(int is_own)

@@ -14,12 +14,10 @@ uint64_t cmn_random_hash(uint64_t seed, uint64_t a, uint64_t b, uint64_t c);
 uint64_t cmn_random_step(uint64_t *state);
 
 /* Seeds the main thread's two streams: `common` is equal on all ranks (weights, resizing, learning
- * rate), and `own` differs by rank (dropout, crops). The calling thread starts on `common`. */
-void cmn_random_open(uint64_t seed, int rank);
-
-/* Does the same for a training that resumes after `when` steps on other ranks: `own` becomes a
- * stream that no rank had before. */
-void cmn_random_open_later(uint64_t seed, int rank, uint64_t when);
+ * rate), and `own` differs by rank (dropout, crops). The calling thread starts on `common`. A
+ * training that resumes on other ranks after `when` steps gets a stream `own` that no rank had
+ * before; `when` is 0 otherwise. */
+void cmn_random_open(uint64_t seed, int rank, uint64_t when);
 
 /* Returns the state of the stream `own`, or of `common`. Only the main thread may read and
  * overwrite it. */

@@ -153,11 +153,8 @@ static void restore(struct cmn_checkpointing *c)
     struct cmn_net *net = c->model->net;
 
     cmn_identity_restore(c);
-    if (c->by.same_ranks) {
-        cmn_random_open(c->session->seed, top->rank);
-    } else {
-        cmn_random_open_later(c->session->seed, top->rank, (uint64_t)c->step->kept.steps);
-    }
+    cmn_random_open(c->session->seed, top->rank,
+                    c->by.same_ranks ? 0 : (uint64_t)c->step->kept.steps);
     cmn_contents_pull(c);
     cmn_contents_list(c, 1);
     cmn_checkpoint_scatter(c->item, c->items, c->file, &c->by, top);

@@ -294,7 +294,7 @@ void cmn_session_configure(struct cmn_session *s)
     cmn_image_cache_open(&s->topology, limit, s->options.spill);
     cmn_output_open(s->topology.rank, s->topology.size, s->options.log);
     agree_on_seed(s);
-    cmn_random_open(s->seed, s->topology.rank);
+    cmn_random_open(s->seed, s->topology.rank, 0);
     open_communicator(s);
     choose_precision(s);
     if (s->options.data == CMN_DATA_SCATTER && s->command->does == CMN_TRAINS) {

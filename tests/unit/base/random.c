@@ -23,7 +23,7 @@ static void range(void **state)
     double sum = 0;
 
     (void)state;
-    cmn_random_open(7, 0);
+    cmn_random_open(7, 0, 0);
     for (int i = 0; i < 100000; i++) {
         int x = cmn_random_int();
         assert_true(x >= 0);
@@ -37,11 +37,11 @@ static void common_is_equal_on_all_ranks(void **state)
     int a[N], b[N], c[N];
 
     (void)state;
-    cmn_random_open(7, 0);
+    cmn_random_open(7, 0, 0);
     draw(a);
-    cmn_random_open(7, 3);
+    cmn_random_open(7, 3, 0);
     draw(b);
-    cmn_random_open(8, 0);
+    cmn_random_open(8, 0, 0);
     draw(c);
     assert_true(equal(a, b));
     assert_false(equal(a, c));
@@ -52,14 +52,14 @@ static void own_differs_by_rank(void **state)
     int a[N], b[N], again[N], common[N];
 
     (void)state;
-    cmn_random_open(7, 0);
+    cmn_random_open(7, 0, 0);
     draw(common);
     cmn_random_own();
     draw(a);
-    cmn_random_open(7, 1);
+    cmn_random_open(7, 1, 0);
     cmn_random_own();
     draw(b);
-    cmn_random_open(7, 0);
+    cmn_random_open(7, 0, 0);
     cmn_random_own();
     draw(again);
     assert_false(equal(a, b));
@@ -73,9 +73,9 @@ static void streams_keep_their_place(void **state)
     int straight[N], mixed[N];
 
     (void)state;
-    cmn_random_open(7, 0);
+    cmn_random_open(7, 0, 0);
     draw(straight);
-    cmn_random_open(7, 2);
+    cmn_random_open(7, 2, 0);
     for (int i = 0; i < N; i++) {
         cmn_random_common();
         mixed[i] = cmn_random_int();
@@ -102,7 +102,7 @@ static void named_is_the_same_anywhere(void **state)
     pthread_t thread;
 
     (void)state;
-    cmn_random_open(7, 0);
+    cmn_random_open(7, 0, 0);
     draw_named(here);
     cmn_random_named(CMN_RANDOM_IMAGE, 43);
     draw(other);
@@ -116,10 +116,10 @@ static void named_is_the_same_anywhere(void **state)
     assert_false(equal(here, other));
     assert_false(equal(here, purpose));
     /* Ranks that load the same image draw the same augmentation; other jobs do not. */
-    cmn_random_open(7, 5);
+    cmn_random_open(7, 5, 0);
     draw_named(later);
     assert_true(equal(here, later));
-    cmn_random_open(9, 0);
+    cmn_random_open(9, 0, 0);
     draw_named(seed);
     assert_false(equal(here, seed));
 }
@@ -152,7 +152,7 @@ static void threads_do_not_disturb_each_other(void **state)
     pthread_barrier_t start;
 
     (void)state;
-    cmn_random_open(7, 0);
+    cmn_random_open(7, 0, 0);
     pthread_barrier_init(&start, NULL, 3);
     for (int i = 0; i < 3; i++) {
         named[i].number = (uint64_t)i;
@@ -183,10 +183,10 @@ static void new_thread_leaves_the_streams_alone(void **state)
     pthread_t thread;
 
     (void)state;
-    cmn_random_open(7, 0);
+    cmn_random_open(7, 0, 0);
     draw(straight);
     draw(straight);
-    cmn_random_open(7, 0);
+    cmn_random_open(7, 0, 0);
     draw(after);
     assert_int_equal(pthread_create(&thread, NULL, draw_unnamed, unused), 0);
     pthread_join(thread, NULL);
