@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/fatal.h"
-#include "base/log.h"
 
 /* Returns whether the call itself was wrong, or memory is short: then no rank was lost. */
 static int own_mistake(int code)
@@ -25,29 +24,19 @@ static int own_mistake(int code)
     return 0;
 }
 
-int cmn_mpi_checked(int code, const char *what)
+void cmn_mpi_require(int code, const char *call)
 {
     char text[MPI_MAX_ERROR_STRING];
-    int length = 0;
+    int length = 0, name = (int)strcspn(call, "(");
 
     cmn_status_wait_end();
     if (code == MPI_SUCCESS) {
-        return 0;
+        return;
     }
     if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) {
         snprintf(text, sizeof text, "MPI error %d", code);
     }
-    return own_mistake(code) ? cmn_fail("%s: %s", what, text) : cmn_fail_lost("%s: %s", what, text);
-}
-
-void cmn_mpi_require(int code, const char *call)
-{
-    char name[64];
-
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(call, "("), call);
-    if (cmn_mpi_checked(code, name)) {
-        cmn_fatal_reason();
-    }
+    (own_mistake(code) ? cmn_fatal : cmn_fatal_lost)("%.*s: %s", name, call, text);
 }
 
 static int chunk(size_t left)

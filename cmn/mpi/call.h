@@ -19,10 +19,6 @@
 #define MPI_CALL(call) (cmn_status_wait_begin(), cmn_mpi_require((call), #call))
 void cmn_mpi_require(int code, const char *call);
 
-/* Does the same for a caller that can continue: returns 0, or -1 with a reason (base/log.h). */
-#define cmn_mpi_check(code, what) (cmn_status_wait_begin(), cmn_mpi_checked((code), (what)))
-int cmn_mpi_checked(int code, const char *what);
-
 /* The maximum number of elements in one call of MPI: counts are ints, and the bytes should fit an
  * int, too. */
 enum { CMN_MPI_CHUNK = 1 << 28 };
