@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-enum { TRIES = 40, TAG = 1 };
+/* TAG: no other messages in `inter` have it. */
+enum { TRIES = 40, TAG = 30000 };
 
 /* Seconds. On busy nodes more attempts follow the first TRIES, until one is as good as good_error
  * or `patience` is over. */
@@ -14,33 +15,20 @@ void cmn_clock_offset_open(struct cmn_clock_offset *c, const struct cmn_topology
     memset(c, 0, sizeof *c);
     c->topology = t;
     c->clock = clock;
-    c->leaders = MPI_COMM_NULL;
-    MPI_CALL(MPI_Comm_split(t->world, t->intra_rank == 0 ? 0 : MPI_UNDEFINED, t->inter_rank,
-                            &c->leaders));
-    if (c->leaders != MPI_COMM_NULL) {
-        MPI_Comm_set_errhandler(c->leaders, MPI_ERRORS_RETURN);
-    }
 }
 
-void cmn_clock_offset_close(struct cmn_clock_offset *c)
-{
-    if (c->topology && c->leaders != MPI_COMM_NULL) {
-        MPI_Comm_free(&c->leaders);
-    }
-    memset(c, 0, sizeof *c);
-}
-
+/* The first ranks of the nodes are neighbours in `inter`, in the order of the nodes. */
 static double receive(const struct cmn_clock_offset *c, int from)
 {
     double time = 0;
 
-    MPI_CALL(MPI_Recv(&time, 1, MPI_DOUBLE, from, TAG, c->leaders, MPI_STATUS_IGNORE));
+    MPI_CALL(MPI_Recv(&time, 1, MPI_DOUBLE, from, TAG, c->topology->inter, MPI_STATUS_IGNORE));
     return time;
 }
 
 static void send(const struct cmn_clock_offset *c, double time, int to)
 {
-    MPI_CALL(MPI_Send(&time, 1, MPI_DOUBLE, to, TAG, c->leaders));
+    MPI_CALL(MPI_Send(&time, 1, MPI_DOUBLE, to, TAG, c->topology->inter));
 }
 
 /* Runs on rank 0. Answers one node after the other, so that the nodes do not disturb each other. */

@@ -19,15 +19,13 @@ enum { CMN_CLOCK_MARKS = 16 };
 
 struct cmn_clock_offset {
     const struct cmn_topology *topology;
-    MPI_Comm leaders; /* the first rank of each node; MPI_COMM_NULL on other ranks */
     double (*clock)(void);
     /* The first measurement and the latest ones, in order of time. */
     struct cmn_clock_mark mark[CMN_CLOCK_MARKS];
     int marks;
 };
 
-/* Collective over t->world, blocking. t must outlive *c. `clock` returns seconds; it is cmn_clock,
- * or a false clock in tests. */
+/* Local. t must outlive *c. `clock` returns seconds; it is cmn_clock, or a false clock in tests. */
 void cmn_clock_offset_open(struct cmn_clock_offset *c, const struct cmn_topology *t,
                            double (*clock)(void));
 
@@ -41,8 +39,5 @@ void cmn_clock_offset_add(struct cmn_clock_offset *c, const struct cmn_clock_mar
  * measurements, and uses the offset of the nearest one outside of them. Without measurements the
  * clocks count as equal. */
 double cmn_clock_offset_align(const struct cmn_clock_offset *c, double time);
-
-/* Collective where leaders is not MPI_COMM_NULL. */
-void cmn_clock_offset_close(struct cmn_clock_offset *c);
 
 #endif

@@ -59,7 +59,6 @@ void cmn_trace_close(struct cmn_trace *trace)
         return;
     }
     cmn_timeline_close();
-    cmn_clock_offset_close(&trace->clock);
     MPI_Comm_free(&trace->comm);
     cmn_trace_file_close(&trace->file);
     free(trace);

@@ -90,7 +90,6 @@ static double measure_twice(const struct cmn_topology *t, double *claimed)
     for (int i = 0; i <= 10; i++) {
         worst = fmax(worst, error_at(&c, begin + (end - begin) * i / 10));
     }
-    cmn_clock_offset_close(&c);
     return worst;
 }
 
@@ -154,7 +153,6 @@ static void drift_matters(const struct cmn_topology *t, const char *name)
     MPI_Barrier(top.world);
     error = error_at(&c, common_time());
     CHECK_SAYING(t->inter_rank == 0 || error > 1e-3, "%s: %.1f us", name, error * 1e6);
-    cmn_clock_offset_close(&c);
 }
 
 static void once_is_not_enough(void **state)
