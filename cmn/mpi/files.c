@@ -7,57 +7,86 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <xxhash.h>
+
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
 
-struct text {
-    char *bytes;
-    size_t n;
-    int error;
-};
-
-/* Reads a whole file. Leaves room for one more byte after the text. */
-static struct text read_all(const char *name)
+/* Reads the rest of a stream. Returns it with a zero byte after its *n bytes; the caller frees
+ * it. */
+static char *rest_of(FILE *file, size_t *n)
 {
-    struct text text = {NULL, 0, 0};
-    size_t room = 0;
-    FILE *file = fopen(name, "rb");
+    size_t room = 65536;
+    char *text = cmn_malloc(room, 1);
 
-    errno = file ? 0 : errno;
-    while (file && !ferror(file) && !feof(file)) {
-        if (text.n + 1 >= room) {
-            room = room ? 2 * room : 65536;
-            text.bytes = cmn_realloc(text.bytes, room, 1);
-        }
-        text.n += fread(text.bytes + text.n, 1, room - text.n - 1, file);
+    *n = 0;
+    while ((*n += fread(text + *n, 1, room - *n - 1, file)) == room - 1) {
+        room *= 2;
+        text = cmn_realloc(text, room, 1);
     }
-    if (!file || ferror(file)) {
-        text.error = errno ? errno : EIO;
-    }
+    text[*n] = '\0';
+    return text;
+}
+
+/* Reads a whole file, which the caller frees. Returns 0, or a value of errno. */
+static int read_all(const char *name, char **text, size_t *n)
+{
+    FILE *file = fopen(name, "rb");
+    int error = file ? 0 : errno;
+
     if (file) {
+        errno = 0;
+        *text = rest_of(file, n);
+        error = !ferror(file) ? 0 : errno ? errno : EIO;
         fclose(file);
     }
-    return text;
+    return error;
 }
 
 char *cmn_files_text(FILE *file)
 {
-    size_t n = 0, room = 65536;
-    char *text = cmn_malloc(room, 1);
+    size_t n;
+    char *text = rest_of(file, &n);
 
-    while ((n += fread(text + n, 1, room - n - 1, file)) == room - 1) {
-        room *= 2;
-        text = cmn_realloc(text, room, 1);
-    }
-    text[n] = '\0';
     rewind(file);
     return text;
 }
 
+int cmn_files_hash(const char *name, size_t *bytes, uint64_t *hash)
+{
+    char block[65536];
+    FILE *file = NULL;
+    struct stat st;
+    size_t n;
+    int failed;
+
+    *bytes = 0;
+    *hash = 0;
+    if (!stat(name, &st)) {
+        errno = EINVAL;
+        file = S_ISREG(st.st_mode) ? fopen(name, "re") : NULL;
+    }
+    if (!file) {
+        return -1;
+    }
+    while ((n = fread(block, 1, sizeof block, file)) > 0) {
+        *bytes += n;
+        *hash = XXH3_64bits_withSeed(block, n, *hash);
+    }
+    failed = ferror(file);
+    fclose(file);
+    if (failed) {
+        *bytes = 0;
+        *hash = 0;
+        errno = EIO;
+    }
+    return failed ? -1 : 0;
+}
+
 /* Returns a stream over a copy of the text in anonymous memory, which fclose() frees; NULL with
  * errno. */
-static FILE *stream_over(const struct text *text)
+static FILE *stream_over(const char *text, size_t n)
 {
     int fd = memfd_create("cmn", MFD_CLOEXEC);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "w+b");
@@ -68,7 +97,7 @@ static FILE *stream_over(const struct text *text)
         }
         return NULL;
     }
-    if (fwrite(text->bytes, 1, text->n, file) != text->n || fflush(file)) {
+    if (fwrite(text, 1, n, file) != n || fflush(file)) {
         fclose(file);
         return NULL;
     }
@@ -78,15 +107,13 @@ static FILE *stream_over(const struct text *text)
 
 FILE *cmn_files_broadcast(const struct cmn_topology *t, const char *name)
 {
-    struct text text = {NULL, 0, 0};
-    unsigned long head[2];
+    unsigned long head[2] = {0, 0}; /* bytes; a value of errno */
+    char *text = NULL;
     FILE *file = NULL;
 
     if (t->rank == 0) {
-        text = read_all(name);
+        head[1] = (unsigned long)read_all(name, &text, &head[0]);
     }
-    head[0] = text.n;
-    head[1] = (unsigned long)text.error;
     MPI_CALL(MPI_Bcast(head, 2, MPI_UNSIGNED_LONG, 0, t->world));
     if (head[1]) {
         errno = (int)head[1];
@@ -94,16 +121,15 @@ FILE *cmn_files_broadcast(const struct cmn_topology *t, const char *name)
         goto out;
     }
     if (t->rank != 0) {
-        text.n = head[0];
-        text.bytes = cmn_malloc(text.n + 1, 1);
+        text = cmn_malloc(head[0] + 1, 1);
     }
-    cmn_mpi_bcast(text.bytes, text.n, MPI_CHAR, t->world);
-    file = stream_over(&text);
+    cmn_mpi_bcast(text, head[0], MPI_CHAR, t->world);
+    file = stream_over(text, head[0]);
     if (!file) { /* maybe only on this rank: the others would continue */
         cmn_fatal("%s: %s", name, strerror(errno));
     }
 out:
-    free(text.bytes);
+    free(text);
     return file;
 }
 

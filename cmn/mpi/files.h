@@ -3,6 +3,7 @@
 #ifndef CMN_FILES_H
 #define CMN_FILES_H
 
+#include <stdint.h>
 #include <stdio.h>
 
 #include "mpi/topology.h"
@@ -20,6 +21,10 @@ void cmn_files_compare(const char *what, const char *text, const struct cmn_topo
 /* Local. Returns the whole text of a stream over memory. The stream is at its beginning before and
  * afterwards. The caller frees the text. */
 char *cmn_files_text(FILE *file);
+
+/* Local. Reads a regular file and sets *bytes and *hash, a hash of its content; both are 0 if it
+ * cannot be read. Returns 0, or -1 with errno. */
+int cmn_files_hash(const char *name, size_t *bytes, uint64_t *hash);
 
 /* Local. Counts the lines that are not blank, which are those that Darknet's get_paths takes.
  * Rewinds the stream. */

@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/values.h"
 #include "data/labels.h"
 #include "engine/inference.h"
+#include "mpi/files.h"
 
 /* The work that the threads of this rank share. */
 struct work {
@@ -171,35 +171,16 @@ static void check_class(struct work *w, const struct cmn_doctor_line *l)
 
 /* ---- images ---- */
 
-/* Returns a hash of the file's bytes, or 0 if it cannot be opened. The file has just been read, so the kernel has it in
- * its cache. */
-static uint64_t hash_file(const char *name)
-{
-    enum { BLOCK = 1 << 16 };
-    char *block = cmn_malloc(BLOCK, 1);
-    FILE *file = fopen(name, "re");
-    uint64_t hash = 1;
-    size_t n;
-
-    while (file && (n = fread(block, 1, BLOCK, file)) > 0) {
-        hash = XXH3_64bits_withSeed(block, n, hash);
-    }
-    if (file) {
-        fclose(file);
-    }
-    free(block);
-    return !file ? 0 : hash ? hash : 1;
-}
-
 static void check_image(struct work *w, const struct cmn_doctor_line *l, uint64_t *hash,
                         struct cmn_doctor_sums *sums)
 {
     struct cmn_image_size size = {0};
+    size_t bytes;
 
     *hash = 0;
     sums->files++;
     if (!cmn_image_try(l->text, w->d->channels, &size)) {
-        *hash = hash_file(l->text);
+        cmn_files_hash(l->text, &bytes, hash); /* the kernel still has the file in its cache */
         sums->readable++;
         sums->width += size.width;
         sums->height += size.height;

@@ -21,38 +21,20 @@
 #include "engine/convolution.h"
 #include "mpi/call.h"
 #include "mpi/device.h"
+#include "mpi/files.h"
 #include "mpi/shared_window.h"
 
 enum { TRIED_WINDOW = 64 << 20 }; /* bytes */
-
-/* Returns a hash of the file's content; 0 if it cannot be read. */
-static uint64_t hash_file(const char *name)
-{
-    char block[65536];
-    uint64_t h = 0;
-    FILE *file = fopen(name, "rb");
-    size_t n;
-
-    if (!file) {
-        return 0;
-    }
-    while ((n = fread(block, 1, sizeof block, file)) > 0) {
-        h = XXH3_64bits_withSeed(block, n, h);
-    }
-    if (ferror(file)) {
-        h = 0;
-    }
-    fclose(file);
-    return h;
-}
 
 /* Returns a hash of the boot id and the network namespace: containers of one machine share the boot
  * id, but not always the network. */
 static uint64_t network_stack(void)
 {
-    uint64_t h = hash_file("/proc/sys/kernel/random/boot_id");
     struct stat net;
+    size_t bytes;
+    uint64_t h;
 
+    cmn_files_hash("/proc/sys/kernel/random/boot_id", &bytes, &h);
     return stat("/proc/self/ns/net", &net)
                ? h
                : XXH3_64bits_withSeed(&net.st_ino, sizeof net.st_ino, h);
@@ -60,13 +42,14 @@ static uint64_t network_stack(void)
 
 static void describe_program(struct cmn_host_info *info)
 {
+    size_t bytes;
     int length = 0;
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
 
     MPI_Get_library_version(text, &length);
     snprintf(info->mpi, sizeof info->mpi, "%.*s", (int)strcspn(text, "\n"), text);
     snprintf(info->version, sizeof info->version, "%s", CMN_VERSION);
-    info->program = hash_file("/proc/self/exe");
+    cmn_files_hash("/proc/self/exe", &bytes, &info->program);
 }
 
 void cmn_host_info_print_version(FILE *out)
