@@ -230,6 +230,40 @@ int cmn_atomic_open(const char *file, char *name, size_t bytes)
     return fd;
 }
 
+int cmn_draft_open(struct cmn_draft *d, const char *file)
+{
+    int fd = cmn_atomic_open(file, d->name, sizeof d->name);
+
+    d->out = fd < 0 ? NULL : fdopen(fd, "w");
+    return d->out ? 0 : -1;
+}
+
+void cmn_draft_drop(struct cmn_draft *d)
+{
+    int reason = errno;
+
+    if (d->out) {
+        unlink(d->name);
+        fclose(d->out);
+        d->out = NULL;
+    }
+    errno = reason;
+}
+
+int cmn_draft_commit(struct cmn_draft *d, const char *file)
+{
+    FILE *out = d->out;
+
+    errno = 0;
+    if (ferror(out) || fflush(out) || cmn_atomic_commit(fileno(out), d->name, file)) {
+        errno = errno ? errno : EIO;
+        cmn_draft_drop(d);
+        return -1;
+    }
+    d->out = NULL;
+    return fclose(out) ? -1 : 0;
+}
+
 int cmn_open_in_place(const char *what, const char *file, int flags)
 {
     int fd = open(file, flags | O_NOFOLLOW | O_CLOEXEC, 0666);

@@ -8,6 +8,7 @@
 #define CMN_ATOMIC_FILE_H
 
 #include <stddef.h>
+#include <stdio.h>
 
 /* Removes the temporary files that dead processes left for `file`, and creates a new file in the
  * same folder. Only its owner can read it, and it is locked while it is open. Writes its name to
@@ -22,6 +23,22 @@ int cmn_atomic_commit(int fd, const char *name, const char *file);
 
 /* Does the same with the permissions `mode`, e.g. 0600. */
 int cmn_atomic_commit_as(int fd, const char *name, const char *file, unsigned mode);
+
+/* The same over a stream: a new file that is to replace another one. */
+struct cmn_draft {
+    FILE *out;       /* NULL: there is none */
+    char name[4200]; /* as in cmn_atomic_open() */
+};
+
+/* Returns 0, or -1 with errno. */
+int cmn_draft_open(struct cmn_draft *d, const char *file);
+
+/* Publishes the file. Returns 0, or -1 with errno; then what was written is gone, and `file` is what
+ * it was. */
+int cmn_draft_commit(struct cmn_draft *d, const char *file);
+
+/* Removes what was written, if there is a draft. Keeps errno. */
+void cmn_draft_drop(struct cmn_draft *d);
 
 /* Removes from a folder the temporary files of results and the probe files that dead processes of
  * this user left there. Keeps a file that is younger than a minute, or locked because it is still

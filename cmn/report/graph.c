@@ -2,9 +2,7 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/atomic_file.h"
 #include "base/log.h"
@@ -93,33 +91,18 @@ static void write_to(FILE *out, const struct cmn_graph *g)
     fputs("}\n", out);
 }
 
-static int fails(const char *file)
-{
-    return cmn_fail("graph %s: %s", file, strerror(errno ? errno : EIO));
-}
-
-static int write_file(const struct cmn_graph *g, const char *file)
-{
-    char next[4200];
-    int fd = cmn_atomic_open(file, next, sizeof next), failed;
-    FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
-
-    if (!out) {
-        return fails(file);
-    }
-    errno = 0;
-    write_to(out, g);
-    failed = ferror(out) || fflush(out);
-    if (failed || cmn_atomic_commit(fd, next, file)) {
-        fails(file);
-        unlink(next);
-        failed = 1;
-    }
-    fclose(out);
-    return failed ? -1 : 0;
-}
-
 int cmn_graph_write(const struct cmn_graph *g, const char *file)
 {
-    return cmn_files_replaceable("graph", file, head, NULL, 0) || write_file(g, file) ? -1 : 0;
+    struct cmn_draft draft;
+
+    if (cmn_files_replaceable("graph", file, head, NULL, 0)) {
+        return -1;
+    }
+    if (!cmn_draft_open(&draft, file)) {
+        write_to(draft.out, g);
+        if (!cmn_draft_commit(&draft, file)) {
+            return 0;
+        }
+    }
+    return cmn_fail("graph %s: %s", file, strerror(errno));
 }

@@ -4,10 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/atomic_file.h"
 #include "base/log.h"
 #include "base/timeline.h"
 #include "mpi/files.h"
@@ -92,74 +89,45 @@ int cmn_trace_tracks(struct cmn_event *event, size_t n)
 /* Every trace begins with this text; only a file that begins with it may be replaced. */
 static const char head[] = "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"program\":\"darknet-cmn ";
 
-/* Removes the unfinished file, if there is one. Returns -1 with a reason made of errno. */
-static int fails(struct cmn_trace_file *f)
+static int fails(const struct cmn_trace_file *f)
 {
-    int reason = errno;
-
-    if (f->out) {
-        fclose(f->out);
-        f->out = NULL;
-        unlink(f->next);
-    }
-    return cmn_fail("timeline %s: %s", f->about.name, strerror(reason));
-}
-
-static int begin_file(struct cmn_trace_file *f)
-{
-    int fd = cmn_atomic_open(f->about.name, f->next, sizeof f->next);
-
-    f->out = fd < 0 ? NULL : fdopen(fd, "w");
-    return f->out ? 0 : fails(f);
+    return cmn_fail("timeline %s: %s", f->about.name, strerror(errno));
 }
 
 int cmn_trace_file_open(struct cmn_trace_file *f, const struct cmn_trace_about *about)
 {
     memset(f, 0, sizeof *f);
     f->about = *about;
-    if (cmn_files_replaceable("timeline", about->name, head, NULL, 0) || begin_file(f)) {
+    if (cmn_files_replaceable("timeline", about->name, head, NULL, 0)) {
         return -1;
     }
-    fclose(f->out);
-    f->out = NULL;
-    unlink(f->next);
+    if (cmn_draft_open(&f->draft, about->name)) {
+        return fails(f);
+    }
+    cmn_draft_drop(&f->draft);
     return 0;
 }
 
 void cmn_trace_file_close(struct cmn_trace_file *f)
 {
-    if (f->out) {
-        fails(f);
-    }
-    memset(f, 0, sizeof *f);
+    cmn_draft_drop(&f->draft);
 }
 
 int cmn_trace_file_begin(struct cmn_trace_file *f, const char *metadata)
 {
     f->events = 0;
-    if (begin_file(f)) {
-        return -1;
+    if (cmn_draft_open(&f->draft, f->about.name)) {
+        return fails(f);
     }
-    fprintf(f->out, "%s%s\"%s%s},\n\"traceEvents\":[", head, CMN_VERSION, metadata[0] ? "," : "",
-            metadata);
+    fprintf(f->draft.out, "%s%s\"%s%s},\n\"traceEvents\":[", head, CMN_VERSION,
+            metadata[0] ? "," : "", metadata);
     return 0;
 }
 
 int cmn_trace_file_end(struct cmn_trace_file *f)
 {
-    FILE *out = f->out;
-
-    errno = 0;
-    fputs("\n]}\n", out);
-    if (ferror(out) || fflush(out)) {
-        errno = errno ? errno : EIO;
-        return fails(f);
-    }
-    if (cmn_atomic_commit(fileno(out), f->next, f->about.name)) {
-        return fails(f);
-    }
-    f->out = NULL;
-    return fclose(out) ? fails(f) : 0;
+    fputs("\n]}\n", f->draft.out);
+    return cmn_draft_commit(&f->draft, f->about.name) ? fails(f) : 0;
 }
 
 /* ---- events ---- */
@@ -169,7 +137,7 @@ enum { FIRST_ID = 1 };
 
 static void separate(struct cmn_trace_file *f)
 {
-    fputs(f->events++ ? ",\n" : "\n", f->out);
+    fputs(f->events++ ? ",\n" : "\n", f->draft.out);
 }
 
 /* Writes a metadata event ("M"). `value` is JSON text. */
@@ -177,7 +145,7 @@ static void describe(struct cmn_trace_file *f, const char *what, int rank, int t
                      const char *key, const char *value)
 {
     separate(f);
-    fprintf(f->out,
+    fprintf(f->draft.out,
             "{\"name\":\"%s\",\"ph\":\"M\",\"ts\":0,\"pid\":%d,\"tid\":%d,\"args\":{\"%s\":%s}}",
             what, rank + FIRST_ID, track + FIRST_ID, key, value);
 }
@@ -253,16 +221,17 @@ static void span(struct cmn_trace_file *f, int rank, const struct cmn_event *e)
      * that seems to reach into the next one. */
     time_of(took, sizeof took, end > begin ? end - begin - 1 : 0);
     separate(f);
-    fprintf(f->out, "{\"name\":\"%s", name);
+    fprintf(f->draft.out, "{\"name\":\"%s", name);
     if (e->number >= 0) {
-        fprintf(f->out, " %d", e->number);
+        fprintf(f->draft.out, " %d", e->number);
     }
-    fprintf(f->out, "%s%s\",\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%s,\"dur\":%s,\"pid\":%d,\"tid\":%d",
+    fprintf(f->draft.out,
+            "%s%s\",\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%s,\"dur\":%s,\"pid\":%d,\"tid\":%d",
             layer[0] ? " " : "", layer, name, at, took, rank + FIRST_ID, e->background + FIRST_ID);
     if (e->number >= 0) {
-        fprintf(f->out, ",\"args\":{\"%s\":%d}", counted(e->what), e->number);
+        fprintf(f->draft.out, ",\"args\":{\"%s\":%d}", counted(e->what), e->number);
     }
-    fputs("}", f->out);
+    fputs("}", f->draft.out);
 }
 
 void cmn_trace_file_rank(struct cmn_trace_file *f, const struct cmn_trace_rank *rank,

@@ -4,8 +4,8 @@
 #define CMN_TRACE_FILE_H
 
 #include <stddef.h>
-#include <stdio.h>
 
+#include "base/atomic_file.h"
 #include "mpi/clock_offset.h"
 
 struct cmn_event; /* base/timeline.h */
@@ -45,8 +45,7 @@ struct cmn_trace_about {
 
 struct cmn_trace_file {
     struct cmn_trace_about about;
-    char next[4200]; /* temporary name while the file is written */
-    FILE *out;       /* NULL unless the file is being written */
+    struct cmn_draft draft;
     long events;
 };
 

@@ -306,7 +306,7 @@ static void says_that_it_could_not(void **state)
     }
     assert_int_equal(cmn_trace_file_open(&f, &(struct cmn_trace_about){.name = name}), 0);
     assert_int_equal(cmn_trace_file_begin(&f, ""), 0);
-    assert_non_null(freopen("/dev/full", "w", f.out));
+    assert_non_null(freopen("/dev/full", "w", f.draft.out));
     assert_int_equal(cmn_trace_file_end(&f), -1);
     check_contains(cmn_reason(), "No space left");
     text = text_of(name);
