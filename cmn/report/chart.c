@@ -31,11 +31,7 @@
 /* A curve of at most this many values is drawn with points. */
 enum { FEW = 40 };
 
-/* The columns of the data block in the script; gnuplot counts them from 1. */
-enum column { ITERATION = 1, LOSS, VALID_LOSS, ACCURACY, VALID_ACCURACY, MAP, MAP95, RATE, SPEED };
-
 struct curve {
-    enum column column;
     size_t at;                  /* offset of a double in struct cmn_row */
     const char *title, *colour; /* title "": the panel's title shows the value, not a legend */
     int point;                  /* gnuplot's pointtype */
@@ -66,22 +62,22 @@ struct panel {
 static const struct panel panels[] = {
     {"loss",
      CMN_NO_ANSWER, LEFT, UPPER, 0, 1, "top right",
-     {{LOSS, AT(loss), "training", BLUE, 7, 1, 0, "%.4g"},
-      {VALID_LOSS, AT(validation_loss), "validation", ORANGE, 5, 1, -1, "%.4g"}}},
+     {{AT(loss), "training", BLUE, 7, 1, 0, "%.4g"},
+      {AT(validation_loss), "validation", ORANGE, 5, 1, -1, "%.4g"}}},
     {"accuracy, %",
      CMN_CLASSES, RIGHT, UPPER, 100, 0, "bottom right",
-     {{ACCURACY, AT(accuracy), "training", BLUE, 7, 100, 0, "%.2f"},
-      {VALID_ACCURACY, AT(validation_accuracy), "validation", ORANGE, 5, 100, 1, "%.2f"}}},
+     {{AT(accuracy), "training", BLUE, 7, 100, 0, "%.2f"},
+      {AT(validation_accuracy), "validation", ORANGE, 5, 100, 1, "%.2f"}}},
     {"mAP on the validation list, %",
      CMN_BOXES, RIGHT, UPPER, 100, 0, "bottom right",
-     {{MAP, AT(validation_map), "IoU 0.5", ORANGE, 5, 100, 1, "%.1f"},
-      {MAP95, AT(validation_map95), "IoU 0.5 to 0.95", PINK, 9, 100, 1, "%.1f"}}},
+     {{AT(validation_map), "IoU 0.5", ORANGE, 5, 100, 1, "%.1f"},
+      {AT(validation_map95), "IoU 0.5 to 0.95", PINK, 9, 100, 1, "%.1f"}}},
     {"learning rate",
      CMN_NO_ANSWER, LEFT, LOWER, 0, 1, "top right",
-     {{RATE, AT(lr), "", GREY, 7, 1, 0, "%.4g"}}},
+     {{AT(lr), "", GREY, 7, 1, 0, "%.4g"}}},
     {"images/s",
      CMN_NO_ANSWER, RIGHT, LOWER, 0, 0, "bottom right",
-     {{SPEED, AT(images_per_s), "", GREEN, 7, 1, 0, "%.0f"}}},
+     {{AT(images_per_s), "", GREEN, 7, 1, 0, "%.0f"}}},
 };
 /* clang-format on */
 
@@ -101,19 +97,24 @@ struct range {
     double least, most, last;
 };
 
-static struct range range_of(const struct curve *c, const struct cmn_chart *s)
+/* Writes the values of a curve as gnuplot's data block $curve0 or $curve1. Returns their range. */
+static struct range write_values(const struct curve *c, int number, const struct cmn_chart *s,
+                                 FILE *out)
 {
     struct range r = {0, HUGE_VAL, 0, 0};
 
+    fprintf(out, "$curve%d << END_OF_VALUES\n", number);
     for (int i = 0; i < s->rows && c->title; i++) {
         double value = value_at(c, &s->row[i]);
         if (!isnan(value)) {
+            fprintf(out, "%ld %.7g\n", s->row[i].iteration, value);
             r.n++;
             r.least = fmin(r.least, value);
             r.most = fmax(r.most, value);
             r.last = value;
         }
     }
+    fprintf(out, "END_OF_VALUES\n");
     return r;
 }
 
@@ -128,29 +129,6 @@ static void quoted(FILE *out, const char *text)
         putc((unsigned char)*text < ' ' ? '?' : *text, out);
     }
     putc('\'', out);
-}
-
-static void data(const struct cmn_chart *s, FILE *out)
-{
-    fprintf(out, "$rows << END_OF_ROWS\n");
-    for (int i = 0; i < s->rows; i++) {
-        int column = ITERATION;
-        fprintf(out, "%ld", s->row[i].iteration);
-        while (++column <= SPEED) {
-            double value = NAN;
-            for (int p = 0; p < PANELS * CURVES; p++) {
-                const struct panel *panel = &panels[p / CURVES];
-                const struct curve *c = &panel->curve[p % CURVES];
-                if (c->title && (int)c->column == column &&
-                    (panel->answer == CMN_NO_ANSWER || panel->answer == s->answer)) {
-                    value = value_at(c, &s->row[i]);
-                }
-            }
-            fprintf(out, isnan(value) ? " nan" : " %.7g", value);
-        }
-        putc('\n', out);
-    }
-    fprintf(out, "END_OF_ROWS\n");
 }
 
 /* Sets the y axis of a panel. It is logarithmic where a panel allows that and its values span more
@@ -187,23 +165,26 @@ static void name_curve(const struct curve *c, const struct range *r, char *text,
     snprintf(text, bytes, "%s: %s%s", c->title, last, extreme);
 }
 
-static void draw_curve(const struct curve *c, const struct range *r, FILE *out)
+static void draw_curve(const struct curve *c, int number, const struct range *r, FILE *out)
 {
     char name[128];
 
     name_curve(c, r, name, sizeof name);
-    fprintf(out, "$rows using 1:%d with %s linecolor '%s' linewidth 2 pointtype %d pointsize 0.7",
-            (int)c->column, r->n <= FEW ? "linespoints" : "lines", c->colour, c->point);
+    fprintf(out, "$curve%d with %s linecolor '%s' linewidth 2 pointtype %d pointsize 0.7", number,
+            r->n <= FEW ? "linespoints" : "lines", c->colour, c->point);
     fprintf(out, " title ");
     quoted(out, c->title[0] ? name : "");
 }
 
 static void draw(const struct panel *p, const struct cmn_chart *s, int wide, FILE *out)
 {
-    struct range range[CURVES] = {range_of(&p->curve[0], s), range_of(&p->curve[1], s)};
+    struct range range[CURVES];
     const char *separator = "plot ";
     char title[128], value[64] = "";
 
+    for (int i = 0; i < CURVES; i++) {
+        range[i] = write_values(&p->curve[i], i, s, out);
+    }
     fprintf(out,
             "set lmargin at screen %g\nset rmargin at screen %g\n"
             "set bmargin at screen %g\nset tmargin at screen %g\n",
@@ -226,7 +207,7 @@ static void draw(const struct panel *p, const struct cmn_chart *s, int wide, FIL
     for (int i = 0; i < CURVES; i++) {
         if (range[i].n) {
             fputs(separator, out);
-            draw_curve(&p->curve[i], &range[i], out);
+            draw_curve(&p->curve[i], i, &range[i], out);
             separator = ", \\\n     ";
         }
     }
@@ -268,9 +249,7 @@ void cmn_chart_script(const struct cmn_chart *s, FILE *out)
     /* noenhanced: gnuplot must not read file names as markup. */
     fprintf(out, "set terminal pngcairo size 1000,700 noenhanced font 'DejaVu Sans,10' "
                  "background '#ffffff'\n");
-    fprintf(out, "set encoding utf8\nset datafile missing 'nan'\n");
-    data(s, out);
-    fprintf(out, "set multiplot\n"
+    fprintf(out, "set encoding utf8\nset multiplot\n"
                  "set border 3 linecolor '#888888'\n"
                  "set tics nomirror scale 0.5 textcolor '#333333'\n"
                  "set grid linecolor '#dddddd' linewidth 1 linetype 1\n"
@@ -463,8 +442,8 @@ static int put_own_end(int file)
 
 int cmn_chart_check(const char *picture)
 {
-    char program[4096], name[4200];
-    int fd;
+    char program[4096];
+    struct cmn_draft draft;
 
     if (cmn_files_replaceable("chart", picture, "\x89PNG", own_end, sizeof own_end)) {
         return -1;
@@ -474,70 +453,67 @@ int cmn_chart_check(const char *picture)
                         "gnuplot-nox), or remove cmn_chart",
                         picture);
     }
-    fd = cmn_atomic_open(picture, name, sizeof name);
-    if (fd < 0) {
+    if (cmn_draft_open(&draft, picture)) {
         return cmn_fail("chart %s: %s", picture, strerror(errno));
     }
-    if (name[0]) {
-        unlink(name);
-    }
-    close(fd);
+    cmn_draft_drop(&draft);
     return 0;
 }
 
-/* Returns a memfd that holds the script, at its beginning, or -1 with errno. The caller closes
- * it. */
-static int write_script(const struct cmn_chart *c)
+/* Returns a stream over memory that holds the script, with its descriptor at the beginning; NULL
+ * with errno. The caller closes it. */
+static FILE *write_script(const struct cmn_chart *c)
 {
-    int fd = memfd_create("chart", MFD_CLOEXEC), copy = fd < 0 ? -1 : dup(fd);
-    FILE *out = copy < 0 ? NULL : fdopen(copy, "w");
-    int failed = !out;
+    int fd = memfd_create("chart", MFD_CLOEXEC);
+    FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
 
     if (out) {
         cmn_chart_script(c, out);
-        failed = ferror(out);
-        failed = fclose(out) || failed || lseek(fd, 0, SEEK_SET);
-    }
-    if (failed && fd >= 0) {
-        close(fd);
-    }
-    return failed ? -1 : fd;
-}
-
-static void close_all(int in, int errors, int out)
-{
-    const int fd[] = {in, errors, out};
-
-    for (int i = 0; i < 3; i++) {
-        if (fd[i] >= 0) {
-            close(fd[i]);
+        if (fflush(out) || ferror(out) || lseek(fd, 0, SEEK_SET)) {
+            fclose(out);
+            out = NULL;
         }
     }
+    return out;
 }
 
-/* Draws into a temporary file, which then replaces the previous picture atomically. 0, or -1 with a
- * reason. */
-static int make_picture(const struct cmn_chart *c, const char *picture)
+/* Draws into the draft, which then replaces the previous picture. 0, or -1 with a reason. */
+static int draw_into(struct cmn_draft *d, const char *picture, FILE *script)
 {
-    char next[4200] = "";
-    int in = write_script(c), errors = memfd_create("chart", MFD_CLOEXEC);
-    int out = cmn_atomic_open(picture, next, sizeof next), result = -1;
+    int errors = memfd_create("chart", MFD_CLOEXEC), out = fileno(d->out), result = -1;
 
-    if (in < 0 || errors < 0 || out < 0) {
+    if (errors < 0) {
         cmn_fail("chart %s: %s", picture, strerror(errno));
-    } else if (!run(picture, in, out, errors)) {
+    } else if (!run(picture, fileno(script), out, errors)) {
         if (!whole(out)) {
             cmn_fail("chart %s: gnuplot wrote a part of it only: is the disk full?", picture);
-        } else if (put_own_end(out) || cmn_atomic_commit(out, next, picture)) {
+        } else if (put_own_end(out) || cmn_draft_commit(d, picture)) {
             cmn_fail("chart %s: %s", picture, strerror(errno));
         } else {
             result = 0;
         }
     }
-    if (result && out >= 0 && next[0]) {
-        unlink(next);
+    if (errors >= 0) {
+        close(errors);
     }
-    close_all(in, errors, out);
+    return result;
+}
+
+static int make_picture(const struct cmn_chart *c, const char *picture)
+{
+    FILE *script = write_script(c);
+    struct cmn_draft draft;
+    int result;
+
+    if (!script || cmn_draft_open(&draft, picture)) {
+        result = cmn_fail("chart %s: %s", picture, strerror(errno));
+    } else {
+        result = draw_into(&draft, picture, script);
+        cmn_draft_drop(&draft);
+    }
+    if (script) {
+        fclose(script);
+    }
     return result;
 }
 

@@ -31,10 +31,10 @@ END
     PATH=$PWD/own:$PATH
 }
 
-# shellcheck disable=SC2016  # $rows is gnuplot's
+# shellcheck disable=SC2016  # $curve0 is gnuplot's
 # Iterations of the rows that a script draws.
 drawn() {
-    sed -n '/^\$rows <</,/^END_OF_ROWS/p' "$1" | awk 'NF > 3 { printf "%s%s", sep, $1; sep = " " } END { print "" }'
+    sed -n '/^\$curve0 <</,/^END_OF_VALUES/p;/^END_OF_VALUES/q' "$1" | awk 'NF == 2 { printf "%s%s", sep, $1; sep = " " } END { print "" }'
 }
 # is_png FILE: it begins and ends as one, and is no empty picture.
 is_png() {
@@ -108,8 +108,9 @@ file_lines() {
     ((last >= 1 && last < 10))
     [[ $(drawn "scripts/$last") == '1 2 3 4 5 6 7 8 9 10' ]]
     awk '$0 != (NR % 2 ? "begin" : "end") { exit 1 }' calls
-    row=$(jq -r '.[9] | "10 \(.["main/loss"]) \(.["validation/main/loss"])"' out/mlp.json)
-    grep -qF "$row" "scripts/$last"
+    for loss in main/loss validation/main/loss; do
+        grep -qxF "10 $(jq -r ".[9][\"$loss\"]" out/mlp.json)" "scripts/$last"
+    done
 }
 
 @test "the chart is drawn while the training goes on" {
