@@ -131,7 +131,8 @@ static void meet(struct cmn_heartbeat *h, MPI_Comm world)
     struct place *place = &h->place;
 
     h->fd = -1;
-    if (h->me == 0 && getrandom(place->key, sizeof place->key, 0) == sizeof place->key) {
+    if (h->me == 0 && h->nodes > 1 &&
+        getrandom(place->key, sizeof place->key, 0) == sizeof place->key) {
         find_addresses(place);
         open_socket(h);
     }
@@ -162,12 +163,8 @@ static void learn_ranks(struct cmn_heartbeat *h, const struct cmn_topology *t)
 
 struct cmn_heartbeat *cmn_heartbeat_open(const struct cmn_topology *t)
 {
-    struct cmn_heartbeat *h;
+    struct cmn_heartbeat *h = cmn_calloc(1, sizeof *h);
 
-    if (t->inter_size < 2) {
-        return NULL;
-    }
-    h = cmn_calloc(1, sizeof *h);
     h->me = t->rank;
     h->ranks = t->size;
     h->node = t->inter_rank;

@@ -22,7 +22,7 @@ enum {
     CMN_BEAT_DIAGNOSED = 2 /* the job is about to be ended */
 };
 
-/* Collective, blocking. Returns NULL on one node, where there is nothing to send. */
+/* Collective, blocking. On one node nothing is sent. */
 struct cmn_heartbeat *cmn_heartbeat_open(const struct cmn_topology *t);
 
 /* Only tests need this, since they open several; a watchdog lives as long as its process. */

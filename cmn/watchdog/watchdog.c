@@ -36,8 +36,8 @@ enum { COMPUTES = 4 };
 static struct {
     struct cmn_watchdog_plan plan;
     const struct cmn_topology *topology; /* NULL until cmn_watchdog_open() */
-    struct cmn_node_status *node;        /* NULL: this rank knows only its own status */
-    struct cmn_heartbeat *nodes;         /* NULL on one node */
+    struct cmn_node_status *node;
+    struct cmn_heartbeat *nodes;
     /* The status of each rank; those of this node's ranks that other nodes are told of. */
     struct cmn_rank_status *seen, *stalling;
     atomic_int open, running;
@@ -125,13 +125,6 @@ static void write_backtrace(void)
     cmn_job_stderr_write(text, strlen(text));
 }
 
-static void tell_node(void)
-{
-    if (dog.node) {
-        cmn_node_status_tell(dog.node);
-    }
-}
-
 static void sleep_all(unsigned seconds)
 {
     while (seconds) {
@@ -173,10 +166,8 @@ static void end_launcher(void)
 /* People have been told why the job ends: now all living ranks print where they are. */
 static void tell_others(void)
 {
-    tell_node();
-    if (dog.nodes) {
-        cmn_heartbeat_tell(dog.nodes, CMN_BEAT_DIAGNOSED);
-    }
+    cmn_node_status_tell(dog.node);
+    cmn_heartbeat_tell(dog.nodes, CMN_BEAT_DIAGNOSED);
     write_backtrace();
     if (dog.unreachable) {
         end_launcher();
@@ -188,7 +179,7 @@ static void tell_others(void)
 static void attend_end(long ms)
 {
     if (!dog.since_diagnosis) {
-        tell_node();
+        cmn_node_status_tell(dog.node);
         write_backtrace();
     }
     dog.since_diagnosis += ms;
@@ -199,22 +190,11 @@ static void attend_end(long ms)
 
 /* ---- all ranks ---- */
 
-/* Reads the status of rank i of this node, or this rank's own if they share no memory. */
-static void see(int i, struct cmn_rank_status *v)
-{
-    if (dog.node) {
-        cmn_node_status_read(dog.node, i, v);
-    } else {
-        cmn_rank_status_read(cmn_status_mine(), dog.topology, v);
-        v->rank = dog.topology->rank;
-    }
-}
-
 static void see_my_node(void)
 {
-    for (int i = 0; i < dog.topology->intra_size; i++) {
+    for (int i = 0; i < cmn_node_status_known(dog.node); i++) {
         struct cmn_rank_status v;
-        see(i, &v);
+        cmn_node_status_read(dog.node, i, &v);
         dog.seen[v.rank] = v;
     }
 }
@@ -230,8 +210,8 @@ static void send_beat(long ms)
         return;
     }
     dog.since_beat = 0;
-    for (int i = 0; i < (dog.node ? dog.topology->intra_size : 1); i++) {
-        see(i, &tell[n]);
+    for (int i = 0; i < cmn_node_status_known(dog.node); i++) {
+        cmn_node_status_read(dog.node, i, &tell[n]);
         n += tell[n].ended || tell[n].stalled >= TELL_MS || tell[n].silent >= TELL_MS;
     }
     cmn_heartbeat_beat(dog.nodes, tell, n);
@@ -257,18 +237,16 @@ static void diagnose(void)
     char why[1000];
     int diagnosis;
 
-    if (dog.nodes && cmn_heartbeat_elsewhere(dog.nodes, limit)) {
+    if (cmn_heartbeat_elsewhere(dog.nodes, limit)) {
         return;
     }
     for (int i = 0; i < dog.topology->size; i++) {
         dog.seen[i].state = CMN_RANK_UNKNOWN;
     }
-    if (dog.nodes) {
-        cmn_heartbeat_see(dog.nodes, dog.seen);
-    }
+    cmn_heartbeat_see(dog.nodes, dog.seen);
     see_my_node();
     diagnosis = cmn_diagnose(dog.seen, dog.topology->size, limit, why, sizeof why);
-    if (diagnosis && !(dog.nodes && others_first(limit))) {
+    if (diagnosis && !others_first(limit)) {
         dog.unreachable = diagnosis == CMN_DIAGNOSED_UNREACHABLE;
         dog.plan.end(why, tell_others);
     }
@@ -276,20 +254,16 @@ static void diagnose(void)
 
 static void look_at_all(long ms)
 {
-    int leads = 1;
+    int leads;
 
-    if (dog.node) {
-        cmn_node_status_look(dog.node, ms);
-        leads = cmn_node_status_leads(dog.node);
+    cmn_node_status_look(dog.node, ms);
+    leads = cmn_node_status_leads(dog.node);
+    cmn_heartbeat_look(dog.nodes, ms, leads);
+    if (leads) {
+        send_beat(ms);
     }
-    if (dog.nodes) {
-        cmn_heartbeat_look(dog.nodes, ms, leads);
-        if (leads) {
-            send_beat(ms);
-        }
-    }
-    if ((dog.node && cmn_node_status_diagnosed(dog.node)) ||
-        (dog.nodes && cmn_heartbeat_diagnosed(dog.nodes)) || dog.since_diagnosis) {
+    if (cmn_node_status_diagnosed(dog.node) || cmn_heartbeat_diagnosed(dog.nodes) ||
+        dog.since_diagnosis) {
         attend_end(ms);
     } else if (leads) {
         diagnose();
@@ -338,7 +312,7 @@ static void *watch(void *unused)
             look_at_start();
         }
     }
-    if (atomic_load(&dog.open) && dog.nodes) {
+    if (atomic_load(&dog.open)) {
         cmn_heartbeat_tell(dog.nodes, CMN_BEAT_BYE);
     }
     return NULL;
@@ -372,13 +346,9 @@ void cmn_watchdog_open(const struct cmn_topology *t, const struct cmn_options *o
     dog.topology = t;
     dog.seen = cmn_calloc((size_t)t->size, sizeof *dog.seen);
     dog.stalling = cmn_calloc((size_t)t->intra_size, sizeof *dog.stalling);
-    atomic_store(&cmn_status_mine()->rank, t->rank);
-    dog.node = cmn_node_status_open(t, o);
-    if (!dog.node) {
-        snprintf(dog.apart, sizeof dog.apart, "%s", cmn_reason());
-    }
+    dog.node = cmn_node_status_open(t, o, dog.apart, sizeof dog.apart);
     dog.nodes = cmn_heartbeat_open(t);
-    cmn_status_watched(dog.node != NULL);
+    cmn_status_watched(!dog.apart[0]);
     atomic_store(&dog.open, 1);
 }
 
@@ -406,7 +376,7 @@ void cmn_watchdog_close(int together)
         return;
     }
     cmn_status_ending();
-    if (together && dog.node && atomic_load(&dog.open)) {
+    if (together && atomic_load(&dog.open)) {
         await_node();
     }
     pthread_mutex_lock(&dog.lock);
