@@ -167,111 +167,6 @@ int cmn_device_reached(void *event)
     return cmn_device_check(code, "cudaEventQuery") ? -1 : 1;
 }
 
-struct cmn_device_mail {
-    float *locked;              /* floats that are sent, followed by floats that are received */
-    size_t floats;              /* floats of each of the two */
-    cudaStream_t stream;        /* only for cmn_device_mail_fetch() */
-    cudaEvent_t sent, answered; /* reached when the copy has ended */
-    int sends, asks;            /* a copy may be under way */
-};
-
-int cmn_device_mail_open(struct cmn_device_mail **mail, size_t floats)
-{
-    struct cmn_device_mail *m = *mail = cmn_calloc(1, sizeof *m);
-    int code;
-
-    m->floats = floats;
-    if (cmn_device_host_memory(&m->locked, 2 * floats)) {
-        return -1;
-    }
-    code = cudaStreamCreateWithFlags(&m->stream, cudaStreamNonBlocking);
-    if (!code) {
-        code = cudaEventCreateWithFlags(&m->sent, cudaEventDisableTiming);
-    }
-    if (!code) {
-        code = cudaEventCreateWithFlags(&m->answered, cudaEventDisableTiming);
-    }
-    return cmn_device_check(code, "stream and events");
-}
-
-void cmn_device_mail_close(struct cmn_device_mail *m)
-{
-    if (!m) {
-        return;
-    }
-    if (m->stream) {
-        cudaStreamDestroy(m->stream);
-    }
-    if (m->sent) {
-        cudaEventDestroy(m->sent);
-    }
-    if (m->answered) {
-        cudaEventDestroy(m->answered);
-    }
-    cudaFreeHost(m->locked);
-    free(m);
-}
-
-static int await_event(cudaEvent_t event)
-{
-    int is;
-
-    while ((is = cmn_device_reached(event)) == 0) {
-        sched_yield();
-    }
-    return is < 0 ? -1 : 0;
-}
-
-int cmn_device_mail_send(struct cmn_device_mail *m, float *device, const float *host, size_t n)
-{
-    if (m->sends && await_event(m->sent)) {
-        return -1;
-    }
-    m->sends = 1;
-    memcpy(m->locked, host, n * sizeof *host);
-    return cmn_device_check(cudaMemcpyAsync(device, m->locked, n * sizeof *host,
-                                            cudaMemcpyHostToDevice, cudaStreamLegacy),
-                            "cudaMemcpyAsync") ||
-                   cmn_device_check(cudaEventRecord(m->sent, cudaStreamLegacy), "cudaEventRecord")
-               ? -1
-               : 0;
-}
-
-int cmn_device_mail_fetch(struct cmn_device_mail *m, float *host, const float *device, size_t n)
-{
-    float *locked = m->locked + m->floats;
-
-    if (cmn_device_check(
-            cudaMemcpyAsync(locked, device, n * sizeof *host, cudaMemcpyDeviceToHost, m->stream),
-            "cudaMemcpyAsync") ||
-        cmn_device_check(cudaStreamSynchronize(m->stream), "cudaStreamSynchronize")) {
-        return -1;
-    }
-    memcpy(host, locked, n * sizeof *host);
-    return 0;
-}
-
-int cmn_device_mail_ask(struct cmn_device_mail *m, float *device, size_t n)
-{
-    m->asks = 1;
-    if (cmn_device_check(cudaMemcpyAsync(m->locked + m->floats, device, n * sizeof *device,
-                                         cudaMemcpyDeviceToHost, cudaStreamLegacy),
-                         "cudaMemcpyAsync") ||
-        cmn_device_check(cudaEventRecord(m->answered, cudaStreamLegacy), "cudaEventRecord")) {
-        return -1;
-    }
-    return cmn_device_zero(device, n);
-}
-
-const float *cmn_device_mail_answer(struct cmn_device_mail *m)
-{
-    if (m->asks && await_event(m->answered)) {
-        return NULL;
-    }
-    m->asks = 0;
-    return m->locked + m->floats;
-}
-
 int cmn_device_stream_open(void **stream)
 {
     return cmn_device_check(
@@ -337,6 +232,83 @@ void cmn_device_event_close(void *event)
     if (event) {
         cudaEventDestroy((cudaEvent_t)event);
     }
+}
+
+struct cmn_device_mail {
+    float *locked;         /* floats that are sent, followed by floats that are received */
+    size_t floats;         /* floats of each of the two */
+    void *stream;          /* only for cmn_device_mail_fetch() */
+    void *sent, *answered; /* events, reached when the copy has ended; NULL before the first one */
+};
+
+int cmn_device_mail_open(struct cmn_device_mail **mail, size_t floats)
+{
+    struct cmn_device_mail *m = *mail = cmn_calloc(1, sizeof *m);
+
+    m->floats = floats;
+    return cmn_device_host_memory(&m->locked, 2 * floats) || cmn_device_stream_open(&m->stream) ? -1
+                                                                                                : 0;
+}
+
+void cmn_device_mail_close(struct cmn_device_mail *m)
+{
+    if (m) {
+        cmn_device_stream_close(m->stream);
+        cmn_device_event_close(m->sent);
+        cmn_device_event_close(m->answered);
+        cmn_device_host_free(m->locked);
+        free(m);
+    }
+}
+
+static int await_event(void *event)
+{
+    int is = !event;
+
+    while (!is) {
+        is = cmn_device_reached(event);
+        if (!is) {
+            sched_yield();
+        }
+    }
+    return is < 0 ? -1 : 0;
+}
+
+int cmn_device_mail_send(struct cmn_device_mail *m, float *device, const float *host, size_t n)
+{
+    if (await_event(m->sent)) {
+        return -1;
+    }
+    memcpy(m->locked, host, n * sizeof *host);
+    return cmn_device_copy_beside(cudaStreamLegacy, device, m->locked, n, 0, &m->sent);
+}
+
+int cmn_device_mail_fetch(struct cmn_device_mail *m, float *host, const float *device, size_t n)
+{
+    float *locked = m->locked + m->floats;
+
+    if (cmn_device_check(cudaMemcpyAsync(locked, device, n * sizeof *host, cudaMemcpyDeviceToHost,
+                                         (cudaStream_t)m->stream),
+                         "cudaMemcpyAsync") ||
+        cmn_device_check(cudaStreamSynchronize((cudaStream_t)m->stream), "cudaStreamSynchronize")) {
+        return -1;
+    }
+    memcpy(host, locked, n * sizeof *host);
+    return 0;
+}
+
+int cmn_device_mail_ask(struct cmn_device_mail *m, float *device, size_t n)
+{
+    return cmn_device_copy_beside(cudaStreamLegacy, m->locked + m->floats, device, n, 1,
+                                  &m->answered) ||
+                   cmn_device_zero(device, n)
+               ? -1
+               : 0;
+}
+
+const float *cmn_device_mail_answer(struct cmn_device_mail *m)
+{
+    return await_event(m->answered) ? NULL : m->locked + m->floats;
 }
 
 static int wait_on(void *stream, void (*work)(void *self), void *self)
