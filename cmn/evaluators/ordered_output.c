@@ -54,12 +54,13 @@ FILE *cmn_ordered_output_file(struct cmn_ordered_output *s, const char *name)
 {
     struct stream *m = cmn_calloc(1, sizeof *m);
 
-    m->name = cmn_strdup(name);
     if (s->t->rank > 0) {
         open_memory(m);
     } else if (!(m->file = fopen(name, "w"))) {
+        free(m);
         return NULL;
     }
+    m->name = cmn_strdup(name);
     s->file = cmn_realloc(s->file, (size_t)s->files + 1, sizeof(struct stream *));
     s->file[s->files++] = m;
     return m->file;
