@@ -16,11 +16,6 @@ struct chunk {
     int *best;  /* room for the top k classes of an image */
 };
 
-struct count {
-    long images, top1, topk;
-    double loss;
-};
-
 char **cmn_valid_labels(const char *labels, int classes)
 {
     int n;
@@ -79,33 +74,32 @@ static int is_right(const struct cmn_labelled_images *set, const char *path, int
 }
 
 static void score_chunk(struct cmn_net *net, const struct cmn_labelled_images *set,
-                        const struct chunk *c, int first, int n, struct count *count)
+                        const struct chunk *c, int first, int n, struct cmn_score *score)
 {
     for (int i = 0; i < n; i++) {
         const char *path = set->paths[first + i];
         int in_top = 0;
         cmn_net_best_classes(net, i, set->classes, set->top, !set->stretch, c->best);
-        count->top1 += is_right(set, path, c->label[i], c->best[0]);
+        score->top1 += is_right(set, path, c->label[i], c->best[0]);
         for (int j = 0; j < set->top && !in_top; j++) {
             in_top = is_right(set, path, c->label[i], c->best[j]);
         }
-        count->topk += in_top;
+        score->topk += in_top;
     }
-    count->images += n;
-    count->loss += (double)cmn_net_loss(net);
+    score->images += n;
+    score->loss += (double)cmn_net_loss(net);
 }
 
-static void add_up(const struct count *mine, const struct cmn_topology *t, struct cmn_score *score)
+/* Collective. Adds up what the ranks have counted; the loss becomes the mean. */
+static void add_up(struct cmn_score *score, const struct cmn_topology *t)
 {
-    long counts[3] = {mine->images, mine->top1, mine->topk};
-    double loss = mine->loss;
+    long *counts[] = {&score->images, &score->top1, &score->topk};
 
-    MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, counts, 3, MPI_LONG, MPI_SUM, t->world));
-    MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, &loss, 1, MPI_DOUBLE, MPI_SUM, t->world));
-    score->images = counts[0];
-    score->top1 = counts[1];
-    score->topk = counts[2];
-    score->loss = counts[0] ? loss / (double)counts[0] : 0;
+    for (int i = 0; i < 3; i++) {
+        MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, counts[i], 1, MPI_LONG, MPI_SUM, t->world));
+    }
+    MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, &score->loss, 1, MPI_DOUBLE, MPI_SUM, t->world));
+    score->loss = score->images ? score->loss / (double)score->images : 0;
 }
 
 void cmn_require_single_images(const struct cmn_net *net)
@@ -123,10 +117,10 @@ void cmn_require_single_images(const struct cmn_net *net)
 void cmn_evaluate(struct cmn_net *net, const struct cmn_labelled_images *set, int chunk,
                   const struct cmn_topology *t, struct cmn_score *score)
 {
-    struct count count = {0, 0, 0, 0};
     struct chunk c;
     int chunks = (set->images + chunk - 1) / chunk;
 
+    *score = (struct cmn_score){0};
     cmn_require_single_images(net);
     c.input = cmn_calloc((size_t)chunk * cmn_net_inputs(net), sizeof *c.input);
     c.truth = cmn_calloc((size_t)chunk * cmn_net_truths(net), sizeof *c.truth);
@@ -138,13 +132,13 @@ void cmn_evaluate(struct cmn_net *net, const struct cmn_labelled_images *set, in
         cmn_random_named(CMN_RANDOM_EVALUATION, (uint64_t)i);
         load(net, set, first, n, &c);
         cmn_net_predict(net, c.input, c.truth, n);
-        score_chunk(net, set, &c, first, n, &count);
+        score_chunk(net, set, &c, first, n, score);
     }
     cmn_random_common();
     if (!cmn_net_has_loss(net)) {
-        count.loss = 0;
+        score->loss = 0;
     }
-    add_up(&count, t, score);
+    add_up(score, t);
     free(c.input);
     free(c.truth);
     free(c.label);
