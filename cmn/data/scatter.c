@@ -158,8 +158,11 @@ void cmn_scatter_add(const char *name, int wanted, int optional)
     if (self.t->intra_rank == 0 && !f) {
         f = cmn_calloc(1, sizeof *f + length + 1);
         memcpy(f->name, name, length);
-        f->optional = (unsigned char)optional;
+        f->optional = 1;
         HASH_ADD_KEYPTR(hh, self.files, f->name, length, f);
+    }
+    if (f) {
+        f->optional &= (unsigned char)(optional != 0); /* it may be an image and a label file */
     }
     self.wanted[self.n] = (unsigned char)(wanted != 0);
     self.added[self.n++] = f;
