@@ -68,32 +68,24 @@ static size_t rounded(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-static int read_all(int fd, void *data, size_t bytes, uint64_t at)
+/* Reads into `data`, or writes from there, all of the bytes. */
+static int move_all(int fd, void *data, size_t bytes, uint64_t at, int writes)
 {
-    for (char *p = data; bytes;) {
-        ssize_t n = pread(fd, p, bytes, (off_t)at);
+    for (size_t done = 0; done < bytes;) {
+        char *p = (char *)data + done;
+        off_t where = (off_t)(at + done);
+        ssize_t n = writes ? pwrite(fd, p, bytes - done, where) : pread(fd, p, bytes - done, where);
         if (n == 0 || (n < 0 && errno != EINTR)) {
             return -1;
         }
-        p += n > 0 ? n : 0;
-        at += n > 0 ? (uint64_t)n : 0;
-        bytes -= n > 0 ? (size_t)n : 0;
+        done += n > 0 ? (size_t)n : 0;
     }
     return 0;
 }
 
 static int write_all(int fd, const void *data, size_t bytes, uint64_t at)
 {
-    for (const char *p = data; bytes;) {
-        ssize_t n = pwrite(fd, p, bytes, (off_t)at);
-        if (n == 0 || (n < 0 && errno != EINTR)) {
-            return -1;
-        }
-        p += n > 0 ? n : 0;
-        at += n > 0 ? (uint64_t)n : 0;
-        bytes -= n > 0 ? (size_t)n : 0;
-    }
-    return 0;
+    return move_all(fd, (void *)(uintptr_t)data, bytes, at, 1);
 }
 
 /* Takes room for a record in the first file that has it. Returns the offset of the record, or 0 if
@@ -180,7 +172,7 @@ static int holds(uint64_t word, const struct key *k, struct record *r, unsigned 
         if (*pixels) {
             memcpy(*pixels, begin + head, here);
         }
-        if (*pixels && read_all(fd, *pixels + here, bytes - here, at + head + here)) {
+        if (*pixels && move_all(fd, *pixels + here, bytes - here, at + head + here, 0)) {
             free(*pixels);
             *pixels = NULL;
         }
@@ -412,28 +404,24 @@ static int create_or_join(const struct cmn_topology *t, uint64_t bytes, const ch
 {
     struct offer o = {.file = {{-1, -1, 0}, {-1, -1, 0}}};
     struct stat here = {.st_ino = 0};
-    int failed = -1;
-    char why[512];
+    int result = 0;
 
     if (stat(".", &here) == 0) {
         o.device = here.st_dev;
         o.inode = here.st_ino;
     }
-    if (t->intra_rank == 0 && create(1, bytes, folder, &o)) {
-        failed = 0;
+    if (t->intra_rank == 0) {
+        result = create(1, bytes, folder, &o);
     }
     MPI_CALL(MPI_Bcast(&o, sizeof o, MPI_BYTE, 0, t->intra));
-    if (t->intra_rank > 0 && o.file[IN_MEMORY].file >= 0 && join(&o, &here)) {
-        failed = t->intra_rank;
+    if (t->intra_rank > 0 && o.file[IN_MEMORY].file >= 0) {
+        result = join(&o, &here);
     }
-    snprintf(why, sizeof why, "%s", cmn_reason());
-    MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, t->intra));
-    if (failed < 0) {
-        return 0;
+    result = cmn_mpi_all_succeeded(result, t->intra);
+    if (result) {
+        drop();
     }
-    MPI_CALL(MPI_Bcast(why, sizeof why, MPI_CHAR, failed, t->intra));
-    drop();
-    return cmn_fail("%s", why);
+    return result;
 }
 
 void cmn_image_cache_open(const struct cmn_topology *t, size_t bytes, const char *folder)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fatal.h"
+#include "base/log.h"
 
 /* Returns whether the call itself was wrong, or memory is short: then no rank was lost. */
 static int own_mistake(int code)
@@ -88,4 +89,17 @@ int cmn_mpi_first_bad(int bad, MPI_Comm group)
     rank = bad ? rank : INT_MAX;
     MPI_CALL(MPI_Allreduce(&rank, &first, 1, MPI_INT, MPI_MIN, group));
     return first == INT_MAX ? -1 : first;
+}
+
+int cmn_mpi_all_succeeded(int result, MPI_Comm group)
+{
+    int first = cmn_mpi_first_bad(result != 0, group);
+    char why[512];
+
+    if (first < 0) {
+        return 0;
+    }
+    snprintf(why, sizeof why, "%s", cmn_reason());
+    MPI_CALL(MPI_Bcast(why, sizeof why, MPI_CHAR, first, group));
+    return cmn_fail("%s", why);
 }

@@ -45,4 +45,9 @@ void cmn_mpi_recv(void *data, size_t bytes, int from, int tag, MPI_Comm group);
 /* Collective, blocking. Returns the lowest rank that calls with `bad` != 0, or -1 if none does. */
 int cmn_mpi_first_bad(int bad, MPI_Comm group);
 
+/* Collective, blocking. Returns 0 if all ranks call with 0. Otherwise returns -1 on all ranks, with
+ * the reason (base/log.h) of the lowest rank that does not: a rank that failed by itself would leave
+ * the others waiting. */
+int cmn_mpi_all_succeeded(int result, MPI_Comm group);
+
 #endif

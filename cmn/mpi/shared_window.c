@@ -143,25 +143,6 @@ static int map(struct cmn_window *w, const struct cmn_shared_file *where)
     return result;
 }
 
-/* Returns 0 if all ranks have succeeded, otherwise -1 on all ranks, since a rank that failed by
- * itself would leave the others waiting. All ranks get the reason of the first rank that failed, so the
- * rank that writes the job's messages has it. */
-static int all_succeeded(const struct cmn_window *w, int result)
-{
-    struct {
-        int bad, rank;
-    } mine = {result != 0, w->rank}, worst;
-    char why[512] = "";
-
-    MPI_CALL(MPI_Allreduce(&mine, &worst, 1, MPI_2INT, MPI_MAXLOC, w->group->comm));
-    if (!worst.bad) {
-        return 0;
-    }
-    snprintf(why, sizeof why, "%s", cmn_reason());
-    MPI_CALL(MPI_Bcast(why, sizeof why, MPI_CHAR, worst.rank, w->group->comm));
-    return cmn_fail("%s", why);
-}
-
 static int join(struct cmn_window *w)
 {
     struct cmn_shared_file where = {-1, -1, 0};
@@ -169,7 +150,7 @@ static int join(struct cmn_window *w)
 
     MPI_CALL(MPI_Bcast(&where, sizeof where, MPI_BYTE, 0, w->group->comm));
     /* Without a file only rank 0 has failed, and only it has the reason. */
-    result = all_succeeded(w, where.file < 0 ? -(w->rank == 0) : map(w, &where));
+    result = cmn_mpi_all_succeeded(where.file < 0 ? w->rank == 0 : map(w, &where), w->group->comm);
     if (file >= 0) {
         close(file); /* The mappings keep the file alive. */
     }

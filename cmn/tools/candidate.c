@@ -47,17 +47,14 @@ static void refuse(struct cmn_candidate *k, const char *why)
 static void agree(struct cmn_candidate *k, int result)
 {
     const struct cmn_topology *t = &k->session->topology;
-    int first = cmn_mpi_first_bad(result != 0, t->world);
 
-    if (first < 0) {
-        return;
+    if (result) {
+        cmn_fail_in("rank %d@%s", t->rank, t->host);
     }
-    if (t->rank == first) {
-        snprintf(k->refusal, sizeof k->refusal, "rank %d@%s: %.180s", t->rank, t->host,
-                 cmn_reason());
+    if (cmn_mpi_all_succeeded(result, t->world)) {
+        refuse(k, cmn_reason());
+        k->failed = 1;
     }
-    MPI_CALL(MPI_Bcast(k->refusal, sizeof k->refusal, MPI_CHAR, first, t->world));
-    k->failed = 1;
 }
 
 static void open_communicator(struct cmn_candidate *k)
