@@ -20,12 +20,9 @@ struct check {
     struct cmn_tool_call *call;
     const struct cmn_session *session;
     const struct cmn_topology *t;
-    FILE *out;                  /* NULL on ranks that print nothing */
-    const char *cfg;            /* or NULL */
-    struct cmn_host_info *info; /* of all ranks on rank 0; of this rank on the others */
-    struct cmn_pair *pair;
-    struct cmn_trial *trial;
-    struct cmn_findings findings;
+    FILE *out;                    /* NULL on ranks that print nothing */
+    const char *cfg;              /* or NULL */
+    struct cmn_findings findings; /* of all ranks on rank 0; of this rank on the others */
     char choice[512], refused[512];
     int blocks[2];          /* of memory: offered to NCCL, refused by it; sums over all ranks */
     char unregistered[128]; /* why NCCL refused a block */
@@ -53,15 +50,17 @@ static void read_arguments(struct check *c)
 static void gather_host_info(struct check *c)
 {
     const struct cmn_topology *t = c->t;
+    struct cmn_findings *f = &c->findings;
     struct cmn_host_info mine;
     const int bytes = sizeof mine;
 
     cmn_status_wait("a window shared by the ranks of a node");
     cmn_host_info_gather(&mine, c->session);
-    c->info = cmn_calloc(t->rank == 0 ? (size_t)t->size : 1, sizeof *c->info);
-    c->info[0] = mine;
+    f->ranks = t->rank == 0 ? t->size : 1;
+    f->rank = cmn_calloc((size_t)f->ranks, sizeof *f->rank);
+    f->rank[0] = mine;
     cmn_status_wait("gathering the ranks' host info");
-    MPI_CALL(MPI_Gather(&mine, bytes, MPI_BYTE, c->info, bytes, MPI_BYTE, 0, t->world));
+    MPI_CALL(MPI_Gather(&mine, bytes, MPI_BYTE, f->rank, bytes, MPI_BYTE, 0, t->world));
 }
 
 static void choose(struct check *c)
@@ -97,12 +96,10 @@ static void gather(struct check *c)
     struct cmn_findings *f = &c->findings;
 
     gather_host_info(c);
-    f->pair = c->pair = cmn_probe_pairs(c->t, &f->pairs);
-    f->trial = c->trial = cmn_probe_candidates(c->session, &f->trials);
+    f->pair = cmn_probe_pairs(c->t, &f->pairs);
+    f->trial = cmn_probe_candidates(c->session, &f->trials);
     gather_registrations(c);
     choose(c);
-    f->rank = c->info;
-    f->ranks = c->t->size;
 }
 
 /* ---- the report ---- */
@@ -112,7 +109,7 @@ static void print_ranks(const struct check *c)
     fprintf(c->out, "%-5s %-4s %-5s %-5s %-6s %-4s %-6s %s\n", "rank", "node", "intra", "inter",
             "bound", "BLAS", "device", "host, cores");
     for (int i = 0; i < c->findings.ranks; i++) {
-        const struct cmn_host_info *r = &c->info[i];
+        const struct cmn_host_info *r = &c->findings.rank[i];
         int count = CPU_COUNT(&r->cores);
         char cores[64], device[16] = "CPU", bound[16] = "no";
         if (r->device >= 0) {
@@ -169,7 +166,9 @@ static void print_pairs(const struct check *c)
         const struct cmn_pair *p = &f->pair[i];
         fprintf(c->out, "  ranks %d and %d: %.1f us, %.2f GB/s%s\n", p->a, p->b, p->microseconds,
                 p->gigabytes,
-                c->info[p->a].inter_rank == c->info[p->b].inter_rank ? "" : ", between nodes");
+                c->findings.rank[p->a].inter_rank == c->findings.rank[p->b].inter_rank
+                    ? ""
+                    : ", between nodes");
     }
 }
 
@@ -193,12 +192,13 @@ static void print_trials(const struct check *c)
 
 static void print_report(const struct check *c)
 {
-    fprintf(c->out, "darknet-cmn %s, %d rank%s on %d node%s\n\n", c->info[0].version, c->t->size,
-            c->t->size > 1 ? "s" : "", c->t->inter_size, c->t->inter_size > 1 ? "s" : "");
+    fprintf(c->out, "darknet-cmn %s, %d rank%s on %d node%s\n\n", c->findings.rank[0].version,
+            c->t->size, c->t->size > 1 ? "s" : "", c->t->inter_size,
+            c->t->inter_size > 1 ? "s" : "");
     print_ranks(c);
     for (int i = 0; i < c->findings.ranks; i++) {
-        if (c->info[i].intra_rank == 0) {
-            print_node(c, &c->info[i]);
+        if (c->findings.rank[i].intra_rank == 0) {
+            print_node(c, &c->findings.rank[i]);
         }
     }
     print_pairs(c);
@@ -268,7 +268,7 @@ void cmn_tool_check(struct cmn_tool_call *call)
     if (c.cfg) {
         check_cfg(&c);
     }
-    free(c.info);
-    free(c.pair);
-    free(c.trial);
+    free(c.findings.rank);
+    free(c.findings.pair);
+    free(c.findings.trial);
 }

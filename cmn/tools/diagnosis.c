@@ -57,9 +57,9 @@ static void diagnose_launch(const struct cmn_findings *f, struct cmn_diagnoses *
 
     if (f->ranks == 1 && r->launched > 1) {
         add(d, 1,
-            "the launcher started %d processes, but each of them is alone: mpiexec is not of the "
-            "MPI that the program was linked with (%.*s); `ldd PROGRAM | grep libmpi` and `mpiexec "
-            "--version` must name the same one; under Slurm use `srun --mpi=pmix`",
+            "the launcher started %d processes, but each of them is alone: mpiexec is not of "
+            "the MPI that the program was linked with (%.*s); `ldd PROGRAM | grep libmpi` and "
+            "`mpiexec --version` must name the same one; under Slurm use `srun --mpi=pmix`",
             r->launched, (int)strcspn(r->mpi, ","), r->mpi);
     } else if (f->ranks == 1) {
         add(d, 0, "one rank: there is nobody to exchange with; start it with `mpiexec -n N`");
@@ -92,21 +92,19 @@ static void diagnose_programs(const struct cmn_findings *f, struct cmn_diagnoses
         }
         if (strcmp(r->version, first->version)) {
             add(d, 1,
-                "different programs: darknet-cmn %s on %s (rank %d), %s on %s (rank 0): install "
-                "the same "
-                "one on all machines",
+                "different programs: darknet-cmn %s on %s (rank %d), %s on %s (rank 0): "
+                "install the same one on all machines",
                 r->version, r->host, r->rank, first->version, first->host);
         } else if (r->program != first->program && r->program && first->program) {
             add(d, 1,
-                "different programs: the file that rank %d on %s runs is not that of rank 0 on %s, "
-                "and may compute other bits: copy one to all machines",
+                "different programs: the file that rank %d on %s runs is not that of rank 0 on "
+                "%s, and may compute other bits: copy one to all machines",
                 r->rank, r->host, first->host);
         }
         if (strcmp(r->mpi, first->mpi)) {
             add(d, 1,
-                "different MPI libraries: %.*s on %s (rank %d), %.*s on %s (rank 0): install the "
-                "same one "
-                "on all machines",
+                "different MPI libraries: %.*s on %s (rank %d), %.*s on %s (rank 0): install "
+                "the same one on all machines",
                 (int)strcspn(r->mpi, ","), r->mpi, r->host, r->rank, (int)strcspn(first->mpi, ","),
                 first->mpi, first->host);
         }
@@ -141,19 +139,17 @@ static void diagnose_cores(const struct cmn_findings *f, int first, struct cmn_d
     if (sharers > count && count == 1 && a->online > 1) {
         add(d, 1,
             "ranks %d and %d on %s are bound to one core, number %s (%d ranks share it, the "
-            "machine has %d "
-            "cores): mpiexec --bind-to none",
+            "machine has %d cores): mpiexec --bind-to none",
             a->rank, second, a->host, cores, sharers, a->online);
     } else if (sharers > count) {
         add(d, 0,
-            "%d ranks share %d core%s (%s) of %s: more than one rank a core is slower, and needs "
-            "mpiexec --oversubscribe --mca mpi_yield_when_idle 1",
+            "%d ranks share %d core%s (%s) of %s: more than one rank a core is slower, and "
+            "needs mpiexec --oversubscribe --mca mpi_yield_when_idle 1",
             sharers, count, count > 1 ? "s" : "", cores, a->host);
     } else if (threads > count) {
         add(d, 0,
             "the BLAS threads of %d rank%s of %s, %d in all, share %d core%s: unset "
-            "OPENBLAS_NUM_THREADS and "
-            "OMP_NUM_THREADS",
+            "OPENBLAS_NUM_THREADS and OMP_NUM_THREADS",
             sharers, sharers > 1 ? "s" : "", a->host, threads, count, count > 1 ? "s" : "");
     }
 }
@@ -176,11 +172,9 @@ static void diagnose_node(const struct cmn_findings *f, int i, struct cmn_diagno
         if (b->inter_rank < a->inter_rank && b->intra_rank == 0 && !strcmp(a->host, b->host) &&
             a->stack == b->stack) {
             add(d, 1,
-                "ranks %d and %d are both on %s, but MPI does not see that they can share memory: "
-                "in "
-                "containers give them one /dev/shm and one process namespace, and name the host "
-                "once for "
-                "mpiexec",
+                "ranks %d and %d are both on %s, but MPI does not see that they can share "
+                "memory: in containers give them one /dev/shm and one process namespace, and "
+                "name the host once for mpiexec",
                 b->rank, a->rank, a->host);
         }
     }
@@ -223,10 +217,9 @@ static void diagnose_addresses(const struct cmn_findings *f, int i, struct cmn_d
             if (b->intra_rank == 0 && b->stack != a->stack && with_address(b, cmn_nic_ipv4(nic))) {
                 add(d, 1,
                     "%s has the same address %s on %s and on %s, and MPI may try to connect "
-                    "through it: "
-                    "mpiexec --mca btl_tcp_if_exclude lo,%s --mca oob_tcp_if_exclude lo,%s, or "
-                    "name the "
-                    "common network with btl_tcp_if_include",
+                    "through it: mpiexec --mca btl_tcp_if_exclude lo,%s --mca "
+                    "oob_tcp_if_exclude lo,%s, or name the common network with "
+                    "btl_tcp_if_include",
                     nic->name, cmn_address_text(cmn_nic_ipv4(nic), address, sizeof address),
                     b->host, a->host, nic->name, nic->name);
                 break;
@@ -273,8 +266,7 @@ static void diagnose_pairs(const struct cmn_findings *f, int between, struct cmn
     if (slow && slow->gigabytes * 4 < fast->gigabytes) {
         add(d, 0,
             "ranks %d and %d (%s, %s) exchange %.2f GB/s, ranks %d and %d (%s, %s) %.2f: every "
-            "step waits "
-            "for the slowest pair%s",
+            "step waits for the slowest pair%s",
             slow->a, slow->b, f->rank[slow->a].host, f->rank[slow->b].host, slow->gigabytes,
             fast->a, fast->b, f->rank[fast->a].host, f->rank[fast->b].host, fast->gigabytes,
             between ? "; look at its cable, switch port and interface" : "");

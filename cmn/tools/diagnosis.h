@@ -20,11 +20,11 @@ struct cmn_trial {
 };
 
 struct cmn_findings {
-    const struct cmn_host_info *rank; /* host info of each rank, in order */
+    struct cmn_host_info *rank; /* host info of each rank, in order */
     int ranks;
-    const struct cmn_pair *pair;
+    struct cmn_pair *pair;
     int pairs;
-    const struct cmn_trial *trial;
+    struct cmn_trial *trial;
     int trials;
     const char *choice; /* why no communicator could be chosen; NULL: one was */
 };

@@ -165,14 +165,14 @@ static void print_lists(const struct cmn_doctor *d, FILE *out)
                     d->lines[i] == 1 ? "" : "s");
         }
     }
-    fprintf(out, "%ld different image%s, %ld of them readable", s->files, s->files == 1 ? "" : "s",
-            s->readable);
+    fprintf(out, "%lld different image%s, %lld of them readable", s->files,
+            s->files == 1 ? "" : "s", s->readable);
     if (s->readable) {
         fprintf(out, ", %lld x %lld pixels on average", s->width / s->readable,
                 s->height / s->readable);
     }
     if (d->task == CMN_DOCTOR_BOXES) {
-        fprintf(out, "; %ld label file%s with %ld box%s", s->labels, s->labels == 1 ? "" : "s",
+        fprintf(out, "; %lld label file%s with %lld box%s", s->labels, s->labels == 1 ? "" : "s",
                 s->boxes, s->boxes == 1 ? "" : "es");
     }
     fputc('\n', out);
@@ -180,7 +180,8 @@ static void print_lists(const struct cmn_doctor *d, FILE *out)
 
 static void print_end(const struct cmn_doctor *d, FILE *out)
 {
-    long faults = cmn_problems_faults(&d->problems), notes = cmn_problems_notes(&d->problems);
+    long faults = cmn_problems_count(&d->problems, 0);
+    long notes = cmn_problems_count(&d->problems, 1);
 
     if (!faults) {
         fprintf(out, "doctor: nothing is wrong%s\n", notes ? "; the notes are worth a look" : "");
@@ -213,7 +214,7 @@ void cmn_tool_doctor(struct cmn_tool_call *call)
     /* From here on only rank 0 adds problems. */
     check_network(d, s, program, out);
     check_keys(d);
-    faults = cmn_problems_faults(&d->problems);
+    faults = cmn_problems_count(&d->problems, 0);
     if (out) {
         cmn_problems_print(&d->problems, CMN_LAST_OF_FILES + 1, CMN_PROBLEM_KINDS - 1, out);
         print_end(d, out);

@@ -27,8 +27,11 @@ static void read_file(const struct cmn_doctor *d, const char *name, struct cmn_c
     fclose(file);
 }
 
-struct cmn_doctor_line *cmn_doctor_read_lines(const struct cmn_doctor *d, const char *name,
-                                              int blank, int *n)
+/* Collective, blocking. Rank 0 reads a text file; every rank gets its *n lines. Blank lines are
+ * left out unless `blank` is set. NULL with a reason if the file cannot be read. The lines are
+ * never freed. */
+static struct cmn_doctor_line *read_lines(const struct cmn_doctor *d, const char *name, int blank,
+                                          int *n)
 {
     FILE *file = cmn_files_broadcast(d->t, name);
     struct cmn_doctor_line *each = NULL;
@@ -230,7 +233,7 @@ static void check_layers(struct cmn_doctor *d)
         d->task = CMN_DOCTOR_IMAGES;
     }
     if (d->classes < 0 || d->classes > MOST_CLASSES) {
-        cmn_fatal("%s: classes=%d: must be from 1 to %d",
+        cmn_fatal("%s: classes=%d: must be from 0 to %d",
                   d->task == CMN_DOCTOR_BOXES ? d->cfg_name : d->data_name, d->classes,
                   MOST_CLASSES);
     }
@@ -260,7 +263,7 @@ static struct cmn_doctor_line *read_names(struct cmn_doctor *d, const char *key,
                                           int *n)
 {
     const struct cmn_cfg_line *l = cmn_cfg_find(&d->data, -1, key);
-    struct cmn_doctor_line *each = cmn_doctor_read_lines(d, name, 1, n);
+    struct cmn_doctor_line *each = read_lines(d, name, 1, n);
 
     if (!each) {
         add_bad_file(d, key, name, cmn_reason());
@@ -312,7 +315,7 @@ static void read_list(struct cmn_doctor *d, int i)
         return;
     }
     d->list_name[i] = name;
-    d->line[i] = name ? cmn_doctor_read_lines(d, name, 0, &d->lines[i]) : NULL;
+    d->line[i] = name ? read_lines(d, name, 0, &d->lines[i]) : NULL;
     for (int k = 0; k < d->lines[i]; k++) {
         d->line[i][k].list = i;
     }

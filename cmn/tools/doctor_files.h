@@ -21,9 +21,9 @@ struct cmn_doctor_line {
 
 /* Sums over all ranks, which only rank 0 has after cmn_doctor_images(). */
 struct cmn_doctor_sums {
-    long files, readable;           /* number of different images; of those that can be read */
+    long long files, readable;      /* number of different images; of those that can be read */
     long long bytes, width, height; /* sums over the readable images; bytes: decoded, 1 per value */
-    long labels, boxes;             /* number of label files, and of boxes in them */
+    long long labels, boxes;        /* number of label files, and of boxes in them */
 };
 
 struct cmn_doctor {
@@ -50,11 +50,5 @@ void cmn_doctor_files(struct cmn_doctor *d);
 /* Local. Adds a problem that all ranks find; only rank 0 adds it, so that it counts once. */
 #define cmn_doctor_add(d, ...) \
     ((d)->t->rank == 0 ? cmn_problem_add(&(d)->problems, __VA_ARGS__) : (void)0)
-
-/* Collective, blocking. Rank 0 reads a text file; every rank gets its *n lines. Blank lines are
- * left out unless `blank` is set. NULL with a reason if the file cannot be read. The lines are
- * never freed. */
-struct cmn_doctor_line *cmn_doctor_read_lines(const struct cmn_doctor *d, const char *name,
-                                              int blank, int *n);
 
 #endif

@@ -10,12 +10,17 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <uthash.h>
+
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/values.h"
 #include "data/labels.h"
 #include "engine/inference.h"
 #include "mpi/files.h"
+
+/* Sums are added up as numbers of one type. */
+enum { SUMS = sizeof(struct cmn_doctor_sums) / sizeof(long long) };
 
 /* The work that the threads of this rank share. */
 struct work {
@@ -208,13 +213,9 @@ static void *run(void *work)
         check_image(w, w->mine[i], &w->hash[i], &sums);
     }
     pthread_mutex_lock(&w->lock);
-    w->sums.files += sums.files;
-    w->sums.readable += sums.readable;
-    w->sums.bytes += sums.bytes;
-    w->sums.width += sums.width;
-    w->sums.height += sums.height;
-    w->sums.labels += sums.labels;
-    w->sums.boxes += sums.boxes;
+    for (size_t k = 0; k < SUMS; k++) {
+        ((long long *)&w->sums)[k] += ((const long long *)&sums)[k];
+    }
     pthread_mutex_unlock(&w->lock);
     return NULL;
 }
@@ -238,15 +239,39 @@ static void run_threads(struct work *w)
 
 /* ---- lists ---- */
 
-static int by_text(const void *a, const void *b)
-{
-    const struct cmn_doctor_line *x = *(const struct cmn_doctor_line *const *)a;
-    const struct cmn_doctor_line *y = *(const struct cmn_doctor_line *const *)b;
-    int order = strcmp(x->text, y->text);
+/* The first line of each list that has a text, or an image with certain bytes; NULL: none has. */
+struct first {
+    UT_hash_handle hh;
+    const struct cmn_doctor_line *line[2];
+};
 
-    return order                ? order
-           : x->list != y->list ? x->list - y->list
-                                : (x->line > y->line) - (x->line < y->line);
+/* Called in the order of the lines. Returns an earlier line with the same key, of the same list if
+ * there is one; NULL: there is none. The key must last as long as the table. */
+static const struct cmn_doctor_line *earlier(struct first **table, const void *key, size_t bytes,
+                                             const struct cmn_doctor_line *l)
+{
+    const struct cmn_doctor_line *found;
+    struct first *f;
+
+    HASH_FIND(hh, *table, key, bytes, f);
+    if (!f) {
+        f = cmn_calloc(1, sizeof *f);
+        HASH_ADD_KEYPTR(hh, *table, key, bytes, f);
+    }
+    found = f->line[l->list] ? f->line[l->list] : f->line[!l->list];
+    f->line[l->list] = f->line[l->list] ? f->line[l->list] : l;
+    return found;
+}
+
+static void forget(struct first **table)
+{
+    struct first *f, *next;
+
+    HASH_ITER(hh, *table, f, next)
+    {
+        HASH_DEL(*table, f);
+        free(f);
+    }
 }
 
 static void add_repeat(struct cmn_doctor *d, const struct cmn_doctor_line *l,
@@ -266,45 +291,26 @@ static void add_repeat(struct cmn_doctor *d, const struct cmn_doctor_line *l,
  * the other lines. */
 static int find_repeats(struct cmn_doctor *d)
 {
-    int n = d->lines[0] + d->lines[1], different = 0;
-    struct cmn_doctor_line **all = cmn_malloc((size_t)n + 1, sizeof(*all));
-    const struct cmn_doctor_line *first = NULL, *in_list = NULL;
+    const struct cmn_doctor_line *first;
+    struct first *table = NULL;
+    int different = 0;
 
-    for (int i = 0; i < n; i++) {
-        all[i] = i < d->lines[0] ? &d->line[0][i] : &d->line[1][i - d->lines[0]];
-    }
-    qsort(all, (size_t)n, sizeof(*all), by_text);
-    for (int i = 0; i < n; i++) {
-        struct cmn_doctor_line *l = all[i];
-        if (!first || strcmp(first->text, l->text)) {
-            first = in_list = l;
-            different++;
-            continue;
+    for (int list = 0; list < 2; list++) {
+        for (int i = 0; i < d->lines[list]; i++) {
+            struct cmn_doctor_line *l = &d->line[list][i];
+            first = earlier(&table, l->text, strlen(l->text), l);
+            if (first) {
+                l->repeat = 1;
+                add_repeat(d, l, first);
+            }
+            different += !first;
         }
-        l->repeat = 1;
-        add_repeat(d, l, in_list->list == l->list ? in_list : first);
-        in_list = in_list->list == l->list ? in_list : l;
     }
-    free(all);
+    forget(&table);
     return different;
 }
 
 /* ---- copies ---- */
-
-/* One of the different images, in rank 0's table. */
-struct copy {
-    uint64_t hash;
-    const struct cmn_doctor_line *line;
-};
-
-static int by_hash(const void *a, const void *b)
-{
-    const struct copy *x = a, *y = b;
-
-    return x->hash != y->hash ? (x->hash > y->hash) - (x->hash < y->hash)
-                              : (place_of(x->line, 0) > place_of(y->line, 0)) -
-                                    (place_of(x->line, 0) < place_of(y->line, 0));
-}
 
 static void add_copy(struct cmn_doctor *d, const struct cmn_doctor_line *l,
                      const struct cmn_doctor_line *first)
@@ -314,25 +320,6 @@ static void add_copy(struct cmn_doctor *d, const struct cmn_doctor_line *l,
                    l->line, l->text, first->text, d->list_name[first->list], first->line);
 }
 
-/* Adds the copies among the n images of rank 0's table, which it sorts. On other ranks n is 0. */
-static void add_copies(struct cmn_doctor *d, struct copy *all, int n)
-{
-    const struct cmn_doctor_line *in_list = NULL;
-    int first = 0;
-
-    qsort(all, (size_t)n, sizeof *all, by_hash);
-    for (int i = 0; i < n; i++) {
-        const struct cmn_doctor_line *l = all[i].line;
-        if (!all[i].hash || all[i].hash != all[first].hash || i == first) {
-            first = i;
-            in_list = l;
-            continue;
-        }
-        add_copy(d, l, in_list->list == l->list ? in_list : all[first].line);
-        in_list = in_list->list == l->list ? in_list : l;
-    }
-}
-
 /* Collective. Finds images with the same bytes, also if different ranks have read them. Of the `n`
  * different images rank r has read the numbers r, r + size, … */
 static void find_copies(struct work *w, int n)
@@ -340,7 +327,8 @@ static void find_copies(struct work *w, int n)
     const struct cmn_topology *t = w->d->t;
     int here = t->rank == 0, number = 0;
     uint64_t *hash = cmn_malloc(here ? (size_t)n + 1 : 1, sizeof *hash);
-    struct copy *all = cmn_malloc(here ? (size_t)n + 1 : 1, sizeof *all);
+    const struct cmn_doctor_line *first;
+    struct first *table = NULL;
     int *count = cmn_calloc((size_t)t->size, sizeof *count);
     int *at = cmn_calloc((size_t)t->size, sizeof *at);
 
@@ -352,15 +340,16 @@ static void find_copies(struct work *w, int n)
     for (int list = 0; list < 2 && here; list++) {
         for (int i = 0; i < w->d->lines[list]; i++) {
             const struct cmn_doctor_line *l = &w->d->line[list][i];
-            if (!l->repeat) {
-                all[number] = (struct copy){hash[at[number % t->size] + number / t->size], l};
-                number++;
+            const uint64_t *its = &hash[at[number % t->size] + number / t->size];
+            number += !l->repeat;
+            first = !l->repeat && *its ? earlier(&table, its, sizeof *its, l) : NULL;
+            if (first) {
+                add_copy(w->d, l, first);
             }
         }
     }
-    add_copies(w->d, all, number);
+    forget(&table);
     free(hash);
-    free(all);
     free(count);
     free(at);
 }
@@ -370,18 +359,13 @@ static void find_copies(struct work *w, int n)
 /* Collective. Adds up the sums and the counts of the classes on rank 0. */
 static void add_up(struct work *w)
 {
-    struct cmn_doctor_sums *s = &w->sums;
-    long long x[] = {s->files, s->readable, s->bytes, s->width, s->height, s->labels, s->boxes};
-    const int n = sizeof x / sizeof x[0];
     const struct cmn_topology *t = w->d->t;
 
-    MPI_CALL(MPI_Reduce(t->rank ? x : MPI_IN_PLACE, x, n, MPI_LONG_LONG, MPI_SUM, 0, t->world));
+    w->d->sums = w->sums;
+    MPI_CALL(MPI_Reduce(t->rank ? &w->sums : MPI_IN_PLACE, &w->d->sums, SUMS, MPI_LONG_LONG,
+                        MPI_SUM, 0, t->world));
     MPI_CALL(MPI_Reduce(t->rank ? w->trained : MPI_IN_PLACE, w->trained, w->d->classes, MPI_LONG,
                         MPI_SUM, 0, t->world));
-    if (t->rank == 0) {
-        w->d->sums = (struct cmn_doctor_sums){(long)x[0], (long)x[1], x[2],      x[3],
-                                              x[4],       (long)x[5], (long)x[6]};
-    }
 }
 
 /* Adds the classes of which the training list has no image or box. */

@@ -108,22 +108,12 @@ void cmn_problems_print(const struct cmn_problems *p, enum cmn_problem_kind firs
     }
 }
 
-static long sum(const struct cmn_problems *p, int note)
+long cmn_problems_count(const struct cmn_problems *p, int notes)
 {
     long n = 0;
 
     for (int k = 0; k < CMN_PROBLEM_KINDS; k++) {
-        n += kinds[k].note == note ? p->count[k] : 0;
+        n += kinds[k].note == notes ? p->count[k] : 0;
     }
     return n;
-}
-
-long cmn_problems_faults(const struct cmn_problems *p)
-{
-    return sum(p, 0);
-}
-
-long cmn_problems_notes(const struct cmn_problems *p)
-{
-    return sum(p, 1);
 }

@@ -66,9 +66,8 @@ void cmn_problems_gather(struct cmn_problems *p, const struct cmn_topology *t);
 void cmn_problems_print(const struct cmn_problems *p, enum cmn_problem_kind first,
                         enum cmn_problem_kind last, FILE *out);
 
-/* Local. Returns the number of faults, at which a training stops or from which it suffers, and of
+/* Local. Returns the number of faults, at which a training stops or from which it suffers, or of
  * notes, which do no harm. */
-long cmn_problems_faults(const struct cmn_problems *p);
-long cmn_problems_notes(const struct cmn_problems *p);
+long cmn_problems_count(const struct cmn_problems *p, int notes);
 
 #endif

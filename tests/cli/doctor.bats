@@ -238,7 +238,7 @@ spoil() {
     fails_clearly 'more.cfg is too much' "$DARKNET" cmn doctor my.data my.cfg more.cfg
     fails_clearly 'unknown argument -json' "$DARKNET" cmn doctor my.data my.cfg -json
     sed 's/^classes=.*/classes=-1/' my.cfg >none.cfg
-    fails_clearly 'none.cfg: classes=-1: must be from 1 to' "$DARKNET" cmn doctor my.data none.cfg
+    fails_clearly 'none.cfg: classes=-1: must be from 0 to' "$DARKNET" cmn doctor my.data none.cfg
 }
 
 @test "a training says the same of a missing label file, and of a name that leads to none" {
