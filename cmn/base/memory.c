@@ -65,27 +65,16 @@ float *cmn_alloc_floats(size_t floats)
 
 /* ---- how much is left ---- */
 
-static unsigned long long number_in(const char *file, unsigned long long otherwise)
+/* Returns the number after `name` at the beginning of a line of the file, or `otherwise`. */
+static unsigned long long entry_of(const char *folder, const char *file, const char *name,
+                                   unsigned long long otherwise)
 {
     unsigned long long value = otherwise;
-    FILE *in = fopen(file, "r");
+    char path[4352], line[256];
+    FILE *in;
 
-    if (in) {
-        if (fscanf(in, "%llu", &value) != 1) {
-            value = otherwise; /* The file says "max". */
-        }
-        fclose(in);
-    }
-    return value;
-}
-
-/* Returns the number after `name` at the beginning of a line, or 0. */
-static unsigned long long entry_of(const char *file, const char *name)
-{
-    unsigned long long value = 0;
-    char line[256];
-    FILE *in = fopen(file, "r");
-
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    in = fopen(path, "r");
     while (in && fgets(line, sizeof line, in)) {
         if (!strncmp(line, name, strlen(name)) &&
             sscanf(line + strlen(name), "%llu", &value) == 1) {
@@ -98,30 +87,24 @@ static unsigned long long entry_of(const char *file, const char *name)
     return value;
 }
 
-/* The files of a memory control group, of version 1 and of version 2. */
+/* The files of a memory control group, of version 1 and of version 2, and an entry of
+ * memory.stat. */
 static const struct {
-    const char *most, *taken, *details, *cache;
+    const char *most, *taken, *cache;
 } file_of[] = {
-    {"memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat", "total_inactive_file "},
-    {"memory.max", "memory.current", "memory.stat", "inactive_file "},
+    {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "},
+    {"memory.max", "memory.current", "inactive_file "},
 };
 
 static unsigned long long left_in(const char *folder, int v2)
 {
-    char most_name[4352], taken_name[4352], details_name[4352];
-    unsigned long long most, taken, cache;
+    /* The file says "max" where there is no limit. */
+    unsigned long long most = entry_of(folder, file_of[v2].most, "", ULLONG_MAX);
+    unsigned long long taken = entry_of(folder, file_of[v2].taken, "", 0);
+    unsigned long long cache = entry_of(folder, "memory.stat", file_of[v2].cache, 0);
 
-    snprintf(most_name, sizeof most_name, "%s/%s", folder, file_of[v2].most);
-    snprintf(taken_name, sizeof taken_name, "%s/%s", folder, file_of[v2].taken);
-    snprintf(details_name, sizeof details_name, "%s/%s", folder, file_of[v2].details);
-    most = number_in(most_name, ULLONG_MAX);
-    if (most == ULLONG_MAX) {
-        return ULLONG_MAX;
-    }
-    taken = number_in(taken_name, 0);
-    cache = entry_of(details_name, file_of[v2].cache);
     taken -= cache < taken ? cache : taken;
-    return most > taken ? most - taken : 0;
+    return most == ULLONG_MAX ? ULLONG_MAX : most > taken ? most - taken : 0;
 }
 
 /* Looks at the group itself and at all groups above it, since each may set a limit. In a container
@@ -179,7 +162,7 @@ size_t cmn_memory_left(const char *groups, const char *root)
 
 size_t cmn_memory_free(void)
 {
-    unsigned long long free_bytes = entry_of("/proc/meminfo", "MemAvailable:") * 1024;
+    unsigned long long free_bytes = entry_of("/proc", "meminfo", "MemAvailable:", 0) * 1024;
     size_t left = cmn_memory_left("/proc/self/cgroup", "/sys/fs/cgroup");
 
     return free_bytes < left ? (size_t)free_bytes : left;
