@@ -1,6 +1,6 @@
 #include "base/random.h"
 
-#include <fcntl.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 static uint64_t seed_of_job;
@@ -68,14 +68,10 @@ int cmn_random_int(void)
 
 unsigned long cmn_random_draw_seed(void)
 {
-    uint32_t bits = 0;
-    int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    uint32_t bits;
 
-    if (fd < 0 || read(fd, &bits, sizeof bits) != (ssize_t)sizeof bits) {
+    if (getrandom(&bits, sizeof bits, 0) != sizeof bits) {
         bits = (uint32_t)getpid() * UINT32_C(2654435761);
-    }
-    if (fd >= 0) {
-        close(fd);
     }
     return (bits & 0x7fffffff) | 1; /* A seed of 0 asks for a drawn one. */
 }
