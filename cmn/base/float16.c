@@ -140,36 +140,25 @@ static int is_fast(void)
 {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
 }
-#else
-static size_t encode_fast(uint16_t *to, const float *from, size_t n)
-{
-    (void)to, (void)from, (void)n;
-    return 0;
-}
-
-static size_t decode_fast(float *to, const uint16_t *from, size_t n)
-{
-    (void)to, (void)from, (void)n;
-    return 0;
-}
-
-static int is_fast(void)
-{
-    return 0;
-}
 #endif
 
 void cmn_float16_encode(enum cmn_dtype dtype, uint16_t *to, const float *from, size_t n)
 {
-    size_t done = dtype == CMN_FP16 && is_fast() ? encode_fast(to, from, n) : 0;
+    size_t done = 0;
 
+#ifdef __x86_64__
+    done = dtype == CMN_FP16 && is_fast() ? encode_fast(to, from, n) : 0;
+#endif
     (dtype == CMN_FP16 ? encode_fp16 : encode_bf16)(to + done, from + done, n - done);
 }
 
 void cmn_float16_decode(enum cmn_dtype dtype, float *to, const uint16_t *from, size_t n)
 {
-    size_t done = dtype == CMN_FP16 && is_fast() ? decode_fast(to, from, n) : 0;
+    size_t done = 0;
 
+#ifdef __x86_64__
+    done = dtype == CMN_FP16 && is_fast() ? decode_fast(to, from, n) : 0;
+#endif
     (dtype == CMN_FP16 ? decode_fp16 : decode_bf16)(to + done, from + done, n - done);
 }
 
