@@ -329,23 +329,17 @@ static int find(char *program, size_t bytes)
     return ENOENT;
 }
 
-/* Returns the environment without the variables GNU*, which can make gnuplot run programs and read
- * files. The caller frees the array, but not its strings. */
-static char **clean_environment(void)
+/* Removes the variables GNU*, which can make gnuplot run programs and read files. */
+static void clean_environment(void)
 {
-    size_t n = 0, kept = 0;
-    char **clean;
-
-    while (environ[n]) {
-        n++;
-    }
-    clean = cmn_calloc(n + 1, sizeof *clean);
-    for (size_t i = 0; i < n; i++) {
-        if (strncmp(environ[i], "GNU", 3)) {
-            clean[kept++] = environ[i];
+    for (char **variable = environ; *variable;) {
+        char *name = cmn_strdup(*variable);
+        name[strcspn(name, "=")] = '\0';
+        if (strncmp(name, "GNU", 3) || unsetenv(name)) {
+            variable++;
         }
+        free(name);
     }
-    return clean;
 }
 
 /* Returns -1; the reason is the first line of gnuplot's standard error that is not blank and not
@@ -376,20 +370,19 @@ static int run(const char *picture, int in, int out, int errors)
     static char name[] = "gnuplot", no_own_settings[] = "-d";
     enum { SECONDS = 30 }; /* the first picture on a machine may have to build the font cache */
     char *argv[] = {name, no_own_settings, NULL}, program[4096];
-    char **environment = clean_environment();
     const struct timespec while_waiting = {0, 5000000};
     double began = cmn_clock();
     posix_spawn_file_actions_t actions;
     int reason = find(program, sizeof program), status = 0;
     pid_t pid = 0;
 
+    clean_environment();
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&actions, errors, STDERR_FILENO);
-    reason = reason ? reason : posix_spawn(&pid, program, &actions, NULL, argv, environment);
+    reason = reason ? reason : posix_spawn(&pid, program, &actions, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
-    free(environment);
     if (reason) {
         return cmn_fail("chart %s: gnuplot: %s", picture, strerror(reason));
     }

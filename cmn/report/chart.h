@@ -11,8 +11,8 @@
  * of that name, if there is one, is a chart. 0, or -1 with a reason. */
 int cmn_chart_check(const char *picture);
 
-/* Draws the rows of the log as a PNG, which replaces an older one atomically. 0, or -1 with a
- * reason. */
+/* Draws the rows of the log as a PNG, which replaces an older one atomically. Removes the variables
+ * GNU* from the environment. 0, or -1 with a reason. */
 int cmn_chart_draw(const char *log, const char *picture);
 
 /* What a chart shows. */
