@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -10,7 +11,7 @@
 /* Tries the waiting record again. Returns -1 if it is dropped. */
 static int retry(struct cmn_backlog *b)
 {
-    int result = b->record ? b->append(b->log, b->record, b->bytes) : 0;
+    int result = b->record ? b->append(b, b->record, b->bytes) : 0;
 
     free(b->record);
     b->record = NULL;
@@ -27,7 +28,7 @@ void cmn_backlog_add(struct cmn_backlog *b, const void *record, size_t bytes)
         cmn_warn("%s; the training continues, and rows are dropped until they can be written",
                  b->why);
     }
-    if (!b->append(b->log, record, bytes)) {
+    if (!b->append(b, record, bytes)) {
         return;
     }
     if (!b->said++) {
@@ -41,6 +42,10 @@ void cmn_backlog_add(struct cmn_backlog *b, const void *record, size_t bytes)
 int cmn_backlog_close(struct cmn_backlog *b)
 {
     retry(b);
+    if (b->fd >= 0) {
+        close(b->fd);
+    }
+    free(b->file);
     return b->dropped ? cmn_fail("%s: %ld row%s lost", b->why, b->dropped,
                                  b->dropped == 1 ? " is" : "s are")
                       : 0;

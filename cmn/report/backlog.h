@@ -8,8 +8,9 @@
 struct cmn_backlog {
     /* Appends one record to the log, whole or not at all. 0, or -1 with a reason that names the
      * log. */
-    int (*append)(void *log, const void *record, size_t bytes);
-    void *log;
+    int (*append)(struct cmn_backlog *b, const void *record, size_t bytes);
+    char *file;   /* name of the log, owned by the backlog */
+    int fd;       /* closed by the backlog; -1: not opened */
     void *record; /* the waiting record, owned by the backlog; NULL: none waits */
     size_t bytes;
     long dropped;
@@ -22,8 +23,8 @@ struct cmn_backlog {
  * and when the first one is dropped. */
 void cmn_backlog_add(struct cmn_backlog *b, const void *record, size_t bytes);
 
-/* Tries to write the waiting record for the last time. 0, or -1 with a reason that says how many
- * records are lost. */
+/* Tries to write the waiting record for the last time, and closes the log. 0, or -1 with a reason
+ * that says how many records are lost. */
 int cmn_backlog_close(struct cmn_backlog *b);
 
 #endif

@@ -25,12 +25,10 @@ static const char array_end[] = "\n]\n";
 static const char blank[] = " \t\r\n";
 
 struct cmn_json_log {
-    int fd;
-    char *file;
+    struct cmn_backlog log; /* the first member: append() finds the rest by it */
     int rows;
     int torn;  /* a part of a row lies behind `end`, where the array's end belongs */
     off_t end; /* valid if torn */
-    struct cmn_backlog waiting;
 };
 
 /* The state of reading a log row by row, which also finds the rows before a torn end. */
@@ -148,7 +146,8 @@ static int restore_end(struct cmn_json_log *j)
     const size_t closing = sizeof array_end - 1;
 
     errno = 0;
-    if (ftruncate(j->fd, j->end) || pwrite(j->fd, array_end, closing, j->end) != (ssize_t)closing) {
+    if (ftruncate(j->log.fd, j->end) ||
+        pwrite(j->log.fd, array_end, closing, j->end) != (ssize_t)closing) {
         errno = errno ? errno : ENOSPC;
         return -1;
     }
@@ -158,21 +157,21 @@ static int restore_end(struct cmn_json_log *j)
 
 /* Implements cmn_backlog.append. If a full disk takes only a part of the row, that part is cut off
  * again. */
-static int append(void *log, const void *row, size_t length)
+static int append(struct cmn_backlog *log, const void *row, size_t length)
 {
-    struct cmn_json_log *j = log;
+    struct cmn_json_log *j = (struct cmn_json_log *)log;
     const size_t closing = sizeof array_end - 1;
-    off_t end = j->torn ? j->end : lseek(j->fd, -(off_t)closing, SEEK_END);
+    off_t end = j->torn ? j->end : lseek(j->log.fd, -(off_t)closing, SEEK_END);
     char *text;
     ssize_t bytes, written;
     int reason;
 
-    if (j->torn && (restore_end(j) || lseek(j->fd, end, SEEK_SET) < 0)) {
-        return cmn_fail("JSON log %s: %s", j->file, strerror(errno));
+    if (j->torn && (restore_end(j) || lseek(j->log.fd, end, SEEK_SET) < 0)) {
+        return cmn_fail("JSON log %s: %s", j->log.file, strerror(errno));
     }
     text = cmn_format("%s\n%.*s%s", j->rows ? "," : "", (int)length, (const char *)row, array_end);
     bytes = (ssize_t)strlen(text);
-    written = end < 0 ? -1 : write(j->fd, text, (size_t)bytes);
+    written = end < 0 ? -1 : write(j->log.fd, text, (size_t)bytes);
     reason = written < 0 ? errno : ENOSPC;
     free(text);
     if (written == bytes) {
@@ -184,7 +183,7 @@ static int append(void *log, const void *row, size_t length)
         j->end = end;
         restore_end(j); /* if this fails, the next row tries again */
     }
-    return cmn_fail("JSON log %s: %s", j->file, strerror(reason));
+    return cmn_fail("JSON log %s: %s", j->log.file, strerror(reason));
 }
 
 static void append_object(struct cmn_json_log *j, const cJSON *object)
@@ -194,7 +193,7 @@ static void append_object(struct cmn_json_log *j, const cJSON *object)
     if (!text) {
         cmn_fatal("JSON log: out of memory");
     }
-    cmn_backlog_add(&j->waiting, text, strlen(text));
+    cmn_backlog_add(&j->log, text, strlen(text));
     free(text);
 }
 
@@ -229,10 +228,10 @@ static int cut(const struct cmn_json_log *j, struct scan *s, size_t end)
     text = cmn_malloc(bytes, 1);
     memset(text, ' ', bytes);
     memcpy(text, array_end, closing);
-    result = pwrite(j->fd, text, bytes, (off_t)end) == (ssize_t)bytes &&
-                     !ftruncate(j->fd, (off_t)(end + closing))
+    result = pwrite(j->log.fd, text, bytes, (off_t)end) == (ssize_t)bytes &&
+                     !ftruncate(j->log.fd, (off_t)(end + closing))
                  ? 0
-                 : cmn_fail("JSON log %s: %s", j->file, strerror(errno ? errno : ENOSPC));
+                 : cmn_fail("JSON log %s: %s", j->log.file, strerror(errno ? errno : ENOSPC));
     free(text);
     return result;
 }
@@ -249,21 +248,21 @@ static int is_taken(int fd)
 
 static int begin(struct cmn_json_log *j, struct scan *s, size_t end)
 {
-    j->fd = cmn_open_in_place("JSON log", j->file, O_WRONLY | O_CREAT);
-    if (j->fd < 0) {
+    j->log.fd = cmn_open_in_place("JSON log", j->log.file, O_WRONLY | O_CREAT);
+    if (j->log.fd < 0) {
         return -1;
     }
-    if (is_taken(j->fd)) {
+    if (is_taken(j->log.fd)) {
         return cmn_fail("JSON log %s: another training writes it: wait until that has ended, or "
                         "give this one another cmn_json",
-                        j->file);
+                        j->log.file);
     }
     errno = 0;
     if (j->rows) {
         return cut(j, s, end);
     }
-    return (ftruncate(j->fd, 0) && errno != EINVAL) || dprintf(j->fd, "[%s", array_end) < 0
-               ? cmn_fail("JSON log %s: %s", j->file, strerror(errno))
+    return (ftruncate(j->log.fd, 0) && errno != EINVAL) || dprintf(j->log.fd, "[%s", array_end) < 0
+               ? cmn_fail("JSON log %s: %s", j->log.file, strerror(errno))
                : 0;
 }
 
@@ -274,9 +273,7 @@ struct cmn_json_log *cmn_json_log_open(const char *file, const struct cmn_log_re
     size_t end = 0;
     int result = -1;
 
-    j->file = cmn_strdup(file);
-    j->fd = -1;
-    j->waiting = (struct cmn_backlog){.append = append, .log = j};
+    j->log = (struct cmn_backlog){.append = append, .file = cmn_strdup(file), .fd = -1};
     if (cmn_json_log_replaceable(file)) {
         goto out;
     }
@@ -388,21 +385,13 @@ int cmn_json_log_read(const char *file, int (*each)(void *to, const struct cmn_r
 
 int cmn_json_log_sync(const struct cmn_json_log *j)
 {
-    return cmn_sync_in_place(j->fd);
+    return cmn_sync_in_place(j->log.fd);
 }
 
 int cmn_json_log_close(struct cmn_json_log *j)
 {
-    int result;
+    int result = j ? cmn_backlog_close(&j->log) : 0;
 
-    if (!j) {
-        return 0;
-    }
-    result = cmn_backlog_close(&j->waiting);
-    if (j->fd >= 0) {
-        close(j->fd);
-    }
-    free(j->file);
     free(j);
     return result;
 }

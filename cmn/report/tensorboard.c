@@ -26,9 +26,7 @@ static const long long LAST = 9999999999; /* the largest number of ten digits */
 static const char begin[] = "events.out.tfevents.";
 
 struct cmn_tensorboard {
-    int fd;
-    char *file;
-    struct cmn_backlog waiting;
+    struct cmn_backlog log;
 };
 
 /* Returns the CRC with Castagnoli's polynomial, as in iSCSI (RFC 3720). It works bit by bit, which
@@ -63,11 +61,9 @@ static void put_checksum(uint8_t *to, const uint8_t *data, size_t bytes)
 }
 
 /* Implements cmn_backlog.append. */
-static int append(void *log, const void *record, size_t bytes)
+static int append(struct cmn_backlog *log, const void *record, size_t bytes)
 {
-    const struct cmn_tensorboard *t = log;
-
-    return cmn_append("event file", t->file, t->fd, record, bytes);
+    return cmn_append("event file", log->file, log->fd, record, bytes);
 }
 
 /* Returns a record of TensorFlow's format TFRecord: the length of the data in 8 bytes, the length's
@@ -93,7 +89,7 @@ static int append_event(struct cmn_tensorboard *t, Cmn__Event *event)
 {
     size_t bytes;
     uint8_t *record = make_record(event, &bytes);
-    int result = append(t, record, bytes);
+    int result = append(&t->log, record, bytes);
 
     free(record);
     return result;
@@ -146,11 +142,11 @@ struct cmn_tensorboard *cmn_tensorboard_open(const char *folder, long first)
     }
     gethostname(host, sizeof host - 1);
     t = cmn_calloc(1, sizeof *t);
-    t->file = cmn_format("%s/%s%010lld.%s.%ld", folder, begin, time_for_name(folder), host,
-                         (long)getpid());
-    t->waiting = (struct cmn_backlog){.append = append, .log = t};
-    t->fd = cmn_open_in_place("event file", t->file, O_WRONLY | O_CREAT | O_EXCL);
-    if (t->fd < 0 || append_head(t, first)) {
+    t->log.append = append;
+    t->log.file = cmn_format("%s/%s%010lld.%s.%ld", folder, begin, time_for_name(folder), host,
+                             (long)getpid());
+    t->log.fd = cmn_open_in_place("event file", t->log.file, O_WRONLY | O_CREAT | O_EXCL);
+    if (t->log.fd < 0 || append_head(t, first)) {
         cmn_tensorboard_close(t);
         return NULL;
     }
@@ -181,27 +177,19 @@ void cmn_tensorboard_row(struct cmn_tensorboard *t, const struct cmn_row *row)
     event.step = row->iteration;
     event.summary = &summary;
     record = make_record(&event, &bytes);
-    cmn_backlog_add(&t->waiting, record, bytes);
+    cmn_backlog_add(&t->log, record, bytes);
     free(record);
 }
 
 int cmn_tensorboard_sync(const struct cmn_tensorboard *t)
 {
-    return cmn_sync_in_place(t->fd);
+    return cmn_sync_in_place(t->log.fd);
 }
 
 int cmn_tensorboard_close(struct cmn_tensorboard *t)
 {
-    int result;
+    int result = t ? cmn_backlog_close(&t->log) : 0;
 
-    if (!t) {
-        return 0;
-    }
-    result = cmn_backlog_close(&t->waiting);
-    if (t->fd >= 0) {
-        close(t->fd);
-    }
-    free(t->file);
     free(t);
     return result;
 }
