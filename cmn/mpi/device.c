@@ -181,50 +181,40 @@ void cmn_device_stream_close(void *stream)
     }
 }
 
-/* Creates an event and records it on a stream. The caller destroys it. */
-static int recorded(cudaEvent_t *event, void *stream)
-{
-    if (cmn_device_check(cudaEventCreateWithFlags(event, cudaEventDisableTiming),
-                         "cudaEventCreate")) {
-        return -1;
-    }
-    if (cmn_device_check(cudaEventRecord(*event, (cudaStream_t)stream), "cudaEventRecord")) {
-        cudaEventDestroy(*event);
-        return -1;
-    }
-    return 0;
-}
-
-int cmn_device_follow(void *stream, void *other)
-{
-    cudaEvent_t event = NULL;
-    int result;
-
-    if (recorded(&event, other)) {
-        return -1;
-    }
-    result = cmn_device_check(cudaStreamWaitEvent((cudaStream_t)stream, event, 0),
-                              "cudaStreamWaitEvent");
-    cudaEventDestroy(event); /* The stream still waits for it. */
-    return result;
-}
-
-int cmn_device_copy_beside(void *stream, float *to, const float *from, size_t n, int to_host,
-                           void **event)
+/* Records the event, which it creates if it is NULL, on a stream. */
+static int record(void **event, void *stream)
 {
     if (!*event &&
         cmn_device_check(cudaEventCreateWithFlags((cudaEvent_t *)event, cudaEventDisableTiming),
                          "cudaEventCreate")) {
         return -1;
     }
-    if (cmn_device_check(cudaMemcpyAsync(to, from, n * sizeof *to,
-                                         to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice,
-                                         (cudaStream_t)stream),
-                         "cudaMemcpyAsync")) {
-        return -1;
-    }
     return cmn_device_check(cudaEventRecord((cudaEvent_t)*event, (cudaStream_t)stream),
                             "cudaEventRecord");
+}
+
+int cmn_device_follow(void *stream, void *other)
+{
+    void *event = NULL;
+    int failed = record(&event, other) ||
+                 cmn_device_check(cudaStreamWaitEvent((cudaStream_t)stream, (cudaEvent_t)event, 0),
+                                  "cudaStreamWaitEvent");
+
+    cmn_device_event_close(event); /* The stream still waits for it. */
+    return failed ? -1 : 0;
+}
+
+int cmn_device_copy_beside(void *stream, float *to, const float *from, size_t n, int to_host,
+                           void **event)
+{
+    return cmn_device_check(
+               cudaMemcpyAsync(to, from, n * sizeof *to,
+                               to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice,
+                               (cudaStream_t)stream),
+               "cudaMemcpyAsync") ||
+                   record(event, stream)
+               ? -1
+               : 0;
 }
 
 void cmn_device_event_close(void *event)
@@ -261,11 +251,15 @@ void cmn_device_mail_close(struct cmn_device_mail *m)
     }
 }
 
-static int await_event(void *event)
+/* Calls work(self), unless work is NULL, again and again until the GPU has reached the event. */
+static int await_event(void *event, void (*work)(void *self), void *self)
 {
-    int is = !event;
+    int is = 0;
 
     while (!is) {
+        if (work) {
+            work(self);
+        }
         is = cmn_device_reached(event);
         if (!is) {
             sched_yield();
@@ -276,7 +270,7 @@ static int await_event(void *event)
 
 int cmn_device_mail_send(struct cmn_device_mail *m, float *device, const float *host, size_t n)
 {
-    if (await_event(m->sent)) {
+    if (m->sent && await_event(m->sent, NULL, NULL)) {
         return -1;
     }
     memcpy(m->locked, host, n * sizeof *host);
@@ -308,26 +302,16 @@ int cmn_device_mail_ask(struct cmn_device_mail *m, float *device, size_t n)
 
 const float *cmn_device_mail_answer(struct cmn_device_mail *m)
 {
-    return await_event(m->answered) ? NULL : m->locked + m->floats;
+    return m->answered && await_event(m->answered, NULL, NULL) ? NULL : m->locked + m->floats;
 }
 
 static int wait_on(void *stream, void (*work)(void *self), void *self)
 {
-    cudaEvent_t event = NULL;
-    int reached = 0;
+    void *event = NULL;
+    int failed = record(&event, stream) || await_event(event, work, self);
 
-    if (recorded(&event, stream)) {
-        return -1;
-    }
-    while (reached == 0) {
-        work(self);
-        reached = cmn_device_reached(event);
-        if (reached == 0) {
-            sched_yield();
-        }
-    }
-    cudaEventDestroy(event);
-    return reached < 0 ? -1 : 0;
+    cmn_device_event_close(event);
+    return failed ? -1 : 0;
 }
 
 int cmn_device_wait(void (*work)(void *self), void *self)
@@ -335,14 +319,9 @@ int cmn_device_wait(void (*work)(void *self), void *self)
     return wait_on(cudaStreamLegacy, work, self);
 }
 
-static void nothing(void *self)
-{
-    (void)self;
-}
-
 int cmn_device_wait_for(void *stream)
 {
-    return wait_on(stream, nothing, NULL);
+    return wait_on(stream, NULL, NULL);
 }
 
 /* Returns the first other rank of this node that uses the same GPU, or -1. */
