@@ -29,9 +29,9 @@ struct work {
     uint64_t *hash;                /* of each image's file; 0: the image cannot be read */
     int n;
     atomic_int next;
-    pthread_mutex_t lock; /* guards sums and trained */
+    pthread_mutex_t lock; /* guards sums */
     struct cmn_doctor_sums sums;
-    long *trained; /* for each class: its images, or its boxes, in the training list */
+    atomic_long *trained; /* for each class: its images, or its boxes, in the training list */
 };
 
 /* Returns a number that grows with the list, the line l of the list, and the line of its label
@@ -61,9 +61,7 @@ static void check_label(struct work *w, const struct cmn_doctor_line *l, const c
                         "%s:%d: class %d, and with classes=%d they are 0 to %d", file, line,
                         label->class, w->d->classes, w->d->classes - 1);
     } else if (l->list == 0) {
-        pthread_mutex_lock(&w->lock);
-        w->trained[label->class]++;
-        pthread_mutex_unlock(&w->lock);
+        atomic_fetch_add(&w->trained[label->class], 1);
     }
     fault = cmn_box_fault(label->x, label->y, label->width, label->height);
     if (fault) {
@@ -168,9 +166,7 @@ static void check_class(struct work *w, const struct cmn_doctor_line *l)
             d->label[first], d->label[second], found > 2 ? ", …" : "");
     }
     if (found && l->list == 0) {
-        pthread_mutex_lock(&w->lock);
-        w->trained[first]++;
-        pthread_mutex_unlock(&w->lock);
+        atomic_fetch_add(&w->trained[first], 1);
     }
 }
 
