@@ -61,10 +61,13 @@ static const char *hint(const char *s)
 
 static int bad(const struct cmn_labels *l)
 {
-    enum { SHOWN = 63 };
+    char shown[64]; /* the begin of the line, without bytes that would disturb a terminal */
 
-    /* cmn_fail() and who prints its reason replace what would disturb a terminal. */
-    return cmn_fail("%s:%d: not a class and four numbers: %.*s%s", l->name, l->line, SHOWN, l->text,
+    snprintf(shown, sizeof shown, "%s", l->text);
+    for (char *c = shown; *c; c++) {
+        *c = isprint((unsigned char)*c) ? *c : '?';
+    }
+    return cmn_fail("%s:%d: not a class and four numbers: %s%s", l->name, l->line, shown,
                     hint(l->text));
 }
 
