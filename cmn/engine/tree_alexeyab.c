@@ -82,35 +82,35 @@ const char *cmn_tree_refusal(const network *net, char *const *words)
         const char *why;
     } refused[] = {
         {"track", n->track && n->time_steps < 2,
-         "a sequence has one image: set time_steps, or leave track away"},
+         "a sequence has one image: set time_steps, or remove track"},
         {"sequential_subdivisions", n->track && !whole_sequences(n),
-         "with -cmn a sequence is as long as time_steps: leave it away, and seq_scales"},
+         "with -cmn a sequence is as long as time_steps: remove it and seq_scales"},
         {"contrastive", n->contrastive && n->batch / steps % 2,
          "it compares images in pairs: batch divided by subdivisions must be even"},
         {"dynamic_minibatch", n->dynamic_minibatch != 0,
-         "a step's number of images would change, and iterations are counted by it: leave it away"},
+         "a step's number of images would change, and iterations are counted by it: remove it"},
         {"weights_reject_freq", n->weights_reject_freq > 0,
-         "it changes weights that the ranks of a node share while others read them: leave it away"},
+         "it changes weights that the ranks of a node share while others read them: remove it"},
         {"adversarial_lr", n->adversarial_lr > 0,
          "this Darknet knows it on GPUs alone, where each process decides by itself when to attack "
-         "its images: leave it away"},
+         "its images: remove it"},
         {"mosaic", !has_opencv && n->mixup > 2 && has_word(words, "detector"),
          "this program was built without OpenCV, and detectors need it for that: build with "
-         "OPENCV=1, or leave it away"},
+         "OPENCV=1, or remove it"},
         {"[batchnorm] as the first layer", n->n > 0 && n->layers[0].type == BATCHNORM,
          "this Darknet writes the images' gradient to no memory there: begin with another layer"},
         {"share_index", shares_weights(n),
          "this Darknet updates shared weights once for each layer that has them, and no sum over "
-         "ranks equals that: leave -cmn away"},
+         "ranks equals that: remove -cmn"},
         {"use_cuda_graph", on_gpu && n->use_cuda_graph,
-         "it records the first prediction, and a training's predictions differ: leave it away"},
+         "it records the first prediction, and a training's predictions differ: remove it"},
         {"stream", on_gpu && has_streams(n),
-         "the sum over the ranks waits for one stream: leave stream and wait_stream away"},
+         "the sum over the ranks waits for one stream: remove stream and wait_stream"},
         {"rnn train", has_word(words, "rnn") && has_word(words, "train"),
          "this Darknet never updates the weights there, and the training never ends: use "
          "pjreddie's"},
         {"-topk", has_word(words, "classifier") && has_word(words, "-topk"),
-         "with -cmn the answers are counted with cmn_validate: leave -topk away"},
+         "with -cmn the answers are counted with cmn_validate: remove -topk"},
     };
 
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
