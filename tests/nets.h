@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "engine/darknet_tree.h"
+#include "engine/net.h"
 
 /* Writes `text` to a file of its own below TMPDIR; the caller removes and frees the name. */
 static inline char *nets_file(const char *text)
@@ -48,7 +49,7 @@ static inline network *nets_parse(const char *cfg)
     unlink(name);
     free(name);
 #ifdef NETWORKS_BY_VALUE
-    net->truths = (int)cmn_tree_truths(net);
+    net->truths = (int)cmn_net_truths(cmn_net_of(net));
     net->input = calloc((size_t)net->inputs * (size_t)net->batch, sizeof *net->input);
     net->truth = calloc((size_t)net->truths * (size_t)net->batch, sizeof *net->truth);
 #endif

@@ -9,10 +9,16 @@ struct network;
 /* Returns the handle of that network, valid as long as the network lives. It is the network's
  * address, so nothing is allocated or freed. Where Darknet passes networks by value, the handle is
  * that of the trainer's own struct; copies share its layers. */
-struct cmn_net *cmn_net_of(struct network *net);
+static inline struct cmn_net *cmn_net_of(struct network *net)
+{
+    return (struct cmn_net *)net;
+}
 
 /* Returns the network of a handle. */
-struct network *cmn_network(const struct cmn_net *net);
+static inline struct network *cmn_network(const struct cmn_net *net)
+{
+    return (struct network *)net;
+}
 
 /* Makes the handle's network use the input and labels of `copy`, the copy that trains. */
 void cmn_net_take_batch(struct cmn_net *net, const struct network *copy);
@@ -21,8 +27,5 @@ void cmn_net_take_batch(struct cmn_net *net, const struct network *copy);
  * pjreddie's and AlexeyAB's Darknet write some layers in different ways. The text is static and
  * valid until the next call. */
 const char *cmn_net_weights_refusal(const struct network *net, int revision);
-
-/* Returns whether the network trains on a GPU. */
-int cmn_net_on_gpu(const struct cmn_net *net);
 
 #endif

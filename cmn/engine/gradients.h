@@ -174,10 +174,6 @@ void cmn_gradients_pack(const struct cmn_gradients *g, enum cmn_tensor_kind kind
 void cmn_gradients_unpack(const struct cmn_gradients *g, enum cmn_tensor_kind kind,
                           const float *from);
 
-/* Local. Returns d, if Darknet divides the sum of squares of a batch by count - d for a
- * variance. */
-double cmn_gradients_variance_less(void);
-
 /* Local; on a GPU not blocking. Multiplies all rolling statistics by their factor, on the device
  * that trains. It does nothing if `factor` is NULL. */
 void cmn_gradients_scale_statistics(const struct cmn_gradients *g,

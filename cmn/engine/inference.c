@@ -24,11 +24,6 @@ char **cmn_read_paths(const char *file, int *n)
     return paths;
 }
 
-char **cmn_read_names(const char *file, int *n)
-{
-    return cmn_tree_names(file, n);
-}
-
 /* ---- images ---- */
 
 struct cmn_image cmn_image_load(const struct cmn_net *handle, const char *path,
@@ -85,7 +80,7 @@ int cmn_image_try(const char *path, int channels, struct cmn_image_size *found)
 
 enum cmn_image_fit cmn_net_detector_fit(const struct cmn_net *net)
 {
-    return cmn_tree_letterboxes(cmn_network(net)) ? CMN_IMAGE_LETTERBOX : CMN_IMAGE_STRETCH;
+    return cmn_net_traits(net).letterboxes ? CMN_IMAGE_LETTERBOX : CMN_IMAGE_STRETCH;
 }
 
 /* ---- predictions ---- */
@@ -143,7 +138,7 @@ int cmn_net_found_numbers(const struct cmn_net *handle)
 
     for (int i = 0; i < net->n; i++) {
         const layer *l = &net->layers[i];
-        if (cmn_tree_finds_boxes(l) && cmn_nonfinite_find(l->output, (size_t)l->outputs)) {
+        if (cmn_tree_layer(l).finds_boxes && cmn_nonfinite_find(l->output, (size_t)l->outputs)) {
             return 0;
         }
     }
@@ -155,9 +150,4 @@ void cmn_detections_free(struct cmn_detections *found)
     free_detections(found->owned, found->n);
     free(found->each);
     *found = (struct cmn_detections){0};
-}
-
-void cmn_label_file(const char *image, char name[CMN_LABEL_FILE])
-{
-    cmn_tree_label_file(image, name);
 }

@@ -7,6 +7,8 @@
 
 #include <stddef.h>
 
+#include "engine/net_tree.h"
+
 struct cmn_net;
 
 /* ---- lists ---- */
@@ -14,10 +16,6 @@ struct cmn_net;
 /* Collective in a job: rank 0 reads the file for all ranks. Returns the lines of a list of images
  * and sets *n to their number. They are never freed. */
 char **cmn_read_paths(const char *file, int *n);
-
-/* Collective in a job. Does the same for names of classes, one per line; the array ends with
- * NULL. */
-char **cmn_read_names(const char *file, int *n);
 
 /* The message for a file with too few names or labels. Arguments: file, number, "names" or
  * "labels", classes. */
@@ -96,10 +94,5 @@ struct cmn_detections cmn_net_detect(struct cmn_net *net, const struct cmn_image
  * cmn_net_detect(). */
 int cmn_net_found_numbers(const struct cmn_net *net);
 void cmn_detections_free(struct cmn_detections *found);
-
-/* Writes to `name` where Darknet looks for the labels of an image: "images" becomes "labels", the
- * extension becomes .txt. */
-enum { CMN_LABEL_FILE = 4096 };
-void cmn_label_file(const char *image, char name[CMN_LABEL_FILE]);
 
 #endif

@@ -9,24 +9,8 @@
 #include "engine/darknet_net.h"
 #include "engine/darknet_tree.h"
 #include "engine/gpu_batch.h"
-#include "mpi/device.h"
 
 /* ---- the handle ---- */
-
-struct cmn_net *cmn_net_of(struct network *net)
-{
-    return (struct cmn_net *)net;
-}
-
-struct network *cmn_network(const struct cmn_net *net)
-{
-    return (struct network *)net;
-}
-
-int cmn_net_on_gpu(const struct cmn_net *net)
-{
-    return cmn_device_built() && cmn_network(net)->gpu_index >= 0;
-}
 
 void cmn_net_take_batch(struct cmn_net *net, const struct network *copy)
 {
@@ -38,7 +22,7 @@ const char *cmn_net_weights_refusal(const struct network *net, int revision)
 {
     static char why[256];
 
-    for (int i = 0; i < net->n && !cmn_tree_wrote(revision); i++) {
+    for (int i = 0; i < net->n && (revision != 0) != cmn_tree.numbers_revisions; i++) {
         LAYER_TYPE type = net->layers[i].type;
         if (type == LSTM || type == GRU || type == BATCHNORM) {
             snprintf(why, sizeof why,
@@ -75,18 +59,13 @@ const char *cmn_net_layer_name(const struct cmn_net *net, int i)
     case L2NORM:
         return "l2norm";
     default:
-        return cmn_tree_layer_name(layer_of(net, i)->type);
+        return cmn_tree_layer(layer_of(net, i)).name;
     }
 }
 
 int cmn_net_batch(const struct cmn_net *net)
 {
     return cmn_network(net)->batch;
-}
-
-void cmn_net_set_batch(struct cmn_net *net, int n)
-{
-    cmn_tree_set_batch(cmn_network(net), n);
 }
 
 int cmn_net_subdivisions(const struct cmn_net *net)
@@ -107,26 +86,6 @@ int cmn_net_first_recurrent_layer(const struct cmn_net *net)
         }
     }
     return -1;
-}
-
-int cmn_net_compares_images(const struct cmn_net *net)
-{
-    return cmn_tree_compares_images(cmn_network(net));
-}
-
-int cmn_net_draws_images(const struct cmn_net *net)
-{
-    return cmn_tree_draws_images(cmn_network(net));
-}
-
-size_t cmn_net_inputs(const struct cmn_net *net)
-{
-    return cmn_tree_inputs(cmn_network(net));
-}
-
-size_t cmn_net_truths(const struct cmn_net *net)
-{
-    return cmn_tree_truths(cmn_network(net));
 }
 
 struct cmn_net_size cmn_net_size(const struct cmn_net *net)
@@ -179,38 +138,14 @@ void cmn_net_resize_as_drawn(struct cmn_net *net, struct cmn_net_size size)
     }
 }
 
-int cmn_net_uses_adam(const struct cmn_net *net)
-{
-    return cmn_tree_uses_adam(cmn_network(net), cmn_net_on_gpu(net));
-}
-
-const char *cmn_net_own_update(const struct cmn_net *net)
-{
-    return cmn_tree_own_update(cmn_network(net), cmn_net_on_gpu(net));
-}
-
-double cmn_net_loss_scale(const struct cmn_net *net)
-{
-    return cmn_tree_loss_scale(cmn_network(net), cmn_net_on_gpu(net));
-}
-
 int cmn_net_looks_back(const struct cmn_net *net)
 {
     int looks_back = 0;
 
     for (int i = 0; i < cmn_net_layers(net); i++) {
-        looks_back |= cmn_tree_looks_back(layer_of(net, i));
+        looks_back |= cmn_tree_layer(layer_of(net, i)).looks_back;
     }
     return looks_back;
-}
-
-const char *cmn_net_follows(const struct cmn_net *net)
-{
-    const char *name;
-
-    return cmn_tree_followed(cmn_network(net), 0, &name)
-               ? "badlabels_rejection_percentage, num_sigmas_reject_badlabels or equidistant_point"
-               : NULL;
 }
 
 int cmn_net_convolves(const struct cmn_net *net)
@@ -222,13 +157,6 @@ int cmn_net_convolves(const struct cmn_net *net)
         found |= n->layers[i].type == CONVOLUTIONAL || n->layers[i].type == CRNN;
     }
     return found;
-}
-
-int cmn_net_averages(const struct cmn_net *net)
-{
-    float **average[3];
-
-    return cmn_tree_averages(cmn_network(net), &cmn_network(net)->layers[0], average);
 }
 
 int cmn_net_classifies(const struct cmn_net *net)
@@ -252,7 +180,7 @@ int cmn_net_box_classes(const struct cmn_net *net, int i)
 {
     const layer *l = layer_of(net, i);
 
-    return cmn_tree_finds_boxes(l) ? l->classes : -1;
+    return cmn_tree_layer(l).finds_boxes ? l->classes : -1;
 }
 
 int cmn_net_detected_classes(const struct cmn_net *net)
@@ -284,16 +212,6 @@ int cmn_net_detects(const struct cmn_net *net)
 size_t cmn_net_seen(const struct cmn_net *net)
 {
     return *cmn_network(net)->seen;
-}
-
-void cmn_net_set_seen(struct cmn_net *net, size_t seen)
-{
-    cmn_tree_set_seen(cmn_network(net), seen);
-}
-
-size_t cmn_net_iteration(const struct cmn_net *net)
-{
-    return cmn_tree_iteration(cmn_network(net));
 }
 
 int cmn_net_updates(const struct cmn_net *net)
@@ -347,13 +265,6 @@ void cmn_net_scale_learning_rate(struct cmn_net *net, float factor)
 int cmn_net_burn_in(const struct cmn_net *net)
 {
     return cmn_network(net)->burn_in;
-}
-
-void cmn_net_draw_random_rate(struct cmn_net *net)
-{
-    if (cmn_network(net)->policy == RANDOM) {
-        cmn_tree_draw_rate(cmn_network(net));
-    }
 }
 
 /* ---- the micro-batch that was just computed ---- */

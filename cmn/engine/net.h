@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "engine/net_tree.h"
+
 struct cmn_net;
 
 /* ---- shape ---- */
@@ -21,10 +23,6 @@ const char *cmn_net_layer_name(const struct cmn_net *net, int layer);
 /* Returns the images of a micro-batch on this rank. A step of a sequence counts as an image. */
 int cmn_net_batch(const struct cmn_net *net);
 
-/* Sets the images of a micro-batch on this rank. The layers' memory has room for as many images as
- * the cfg gave this rank; n must not be larger. */
-void cmn_net_set_batch(struct cmn_net *net, int n);
-
 /* Returns the micro-batches of a step. */
 int cmn_net_subdivisions(const struct cmn_net *net);
 
@@ -33,17 +31,6 @@ int cmn_net_time_steps(const struct cmn_net *net);
 
 /* Returns the first layer that processes several images as one sequence, or -1. */
 int cmn_net_first_recurrent_layer(const struct cmn_net *net);
-
-/* Returns whether an image's loss depends on the other images of its micro-batch. */
-int cmn_net_compares_images(const struct cmn_net *net);
-
-/* Returns whether a sample may contain other images of the list besides the one with which it
- * begins, as with mosaic and mixup. */
-int cmn_net_draws_images(const struct cmn_net *net);
-
-/* Return the floats of one image's input and labels. */
-size_t cmn_net_inputs(const struct cmn_net *net);
-size_t cmn_net_truths(const struct cmn_net *net);
 
 /* Pixels of the input. With `random` in the cfg, trainers change them. */
 struct cmn_net_size {
@@ -63,29 +50,11 @@ int cmn_net_check_size(const struct cmn_net *net, struct cmn_net_size size);
 /* Resizes the network if `random` of this cfg can draw that size. */
 void cmn_net_resize_as_drawn(struct cmn_net *net, struct cmn_net_size size);
 
-/* Returns whether the update uses Adam. */
-int cmn_net_uses_adam(const struct cmn_net *net);
-
-/* Returns a key of the cfg that makes the update different from momentum's and Adam's, or NULL.
- * Static. */
-const char *cmn_net_own_update(const struct cmn_net *net);
-
-/* Returns the loss scale: the factor by which gradients on a GPU are multiplied until the update; 1
- * if they are not scaled. */
-double cmn_net_loss_scale(const struct cmn_net *net);
-
 /* Returns whether a layer's outputs depend on images of earlier micro-batches. */
 int cmn_net_looks_back(const struct cmn_net *net);
 
-/* Returns the keys of the cfg by which Darknet rejects labels, depending on earlier micro-batches,
- * or NULL. Static. */
-const char *cmn_net_follows(const struct cmn_net *net);
-
 /* Returns whether a layer is a convolution, or computes by one. */
 int cmn_net_convolves(const struct cmn_net *net);
-
-/* Returns whether Darknet itself keeps averages of the weights (ema_alpha). */
-int cmn_net_averages(const struct cmn_net *net);
 
 /* Returns whether labels and output have one value for each class, so that right answers can be
  * counted. */
@@ -113,10 +82,6 @@ int cmn_net_box_classes(const struct cmn_net *net, int layer);
 /* The number of images that the network was trained with, over all ranks and runs. Weights files
  * contain it. */
 size_t cmn_net_seen(const struct cmn_net *net);
-void cmn_net_set_seen(struct cmn_net *net, size_t seen);
-
-/* Returns the number of steps that the images seen amount to: Darknet's iteration number. */
-size_t cmn_net_iteration(const struct cmn_net *net);
 
 /* The number of updates so far; Adam corrects its bias with it. Weights files do not contain it. */
 int cmn_net_updates(const struct cmn_net *net);
@@ -140,10 +105,6 @@ void cmn_net_scale_learning_rate(struct cmn_net *net, float factor);
 
 /* Returns the iterations of the warm-up (burn_in), or 0 without one. */
 int cmn_net_burn_in(const struct cmn_net *net);
-
-/* Draws a random number from the generator if policy=random, because trainers do so when they print
- * the rate after each step. Does nothing with other policies. */
-void cmn_net_draw_random_rate(struct cmn_net *net);
 
 /* ---- the micro-batch that was just computed ---- */
 

@@ -79,7 +79,8 @@ static void add_own(struct blocks *b, const layer *l)
                          l->c_cpu,
                          l->dc_cpu,
                          l->binary_input};
-    int locked = gpu_index >= 0 && cmn_tree_finds_boxes(l); /* page-locked, so not from malloc() */
+    int locked =
+        gpu_index >= 0 && cmn_tree_layer(l).finds_boxes; /* page-locked, so not from malloc() */
 
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
         if (!locked || (own[i] != l->output && own[i] != l->delta)) {
@@ -90,43 +91,14 @@ static void add_own(struct blocks *b, const layer *l)
 
 static void add_layer(struct blocks *b, const layer *l)
 {
-    const layer *inner[] = {l->input_layer,
-                            l->self_layer,
-                            l->output_layer,
-                            l->reset_layer,
-                            l->update_layer,
-                            l->state_layer,
-                            l->input_gate_layer,
-                            l->state_gate_layer,
-                            l->input_save_layer,
-                            l->state_save_layer,
-                            l->input_state_layer,
-                            l->state_state_layer,
-                            l->input_z_layer,
-                            l->state_z_layer,
-                            l->input_r_layer,
-                            l->state_r_layer,
-                            l->input_h_layer,
-                            l->state_h_layer,
-                            l->wz,
-                            l->uz,
-                            l->wr,
-                            l->ur,
-                            l->wh,
-                            l->uh,
-                            l->uo,
-                            l->wo,
-                            l->uf,
-                            l->wf,
-                            l->ui,
-                            l->wi,
-                            l->ug,
-                            l->wg};
-
     add_own(b, l);
-    for (size_t i = 0; i < sizeof inner / sizeof inner[0]; i++) {
-        if (inner[i]) {
-            add_layer(b, inner[i]);
+    if (l->input_layer) {
+        add_layer(b, l->input_layer); /* also that of a convolution with antialiasing */
+    }
+    for (const struct cmn_tree_part *part = cmn_tree_parts; part->name; part++) {
+        const layer *inner = cmn_part_of(l, part);
+        if (inner) {
+            add_layer(b, inner);
         }
     }
 }
@@ -191,7 +163,7 @@ struct cmn_plan cmn_plan_net(const struct cmn_net *which, size_t allocated)
         .workspace = workspace,
         .weights = bytes > batch + workspace ? bytes - batch - workspace : 0,
         .sample = ((size_t)net->inputs + cmn_net_truths(which)) * sizeof(float),
-        .threads = cmn_tree_loader_threads(net),
+        .threads = cmn_net_traits(which).loader_threads,
         .places = gpu_index >= 0 ? CMN_GPU_PLACES : 0,
         .grows = growth(net),
         .outputs = net->outputs,

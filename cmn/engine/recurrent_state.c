@@ -17,38 +17,29 @@ enum { STATES = 3 }; /* the most states of a layer */
 static int states_of(const struct cmn_net *net, const layer *l,
                      struct cmn_recurrent_state state[STATES])
 {
-    int n = 0;
+    const struct cmn_tree_layer is = cmn_tree_layer(l);
+    int on_gpu = cmn_net_on_gpu(net), n = 0;
 
-    (void)net;
 #ifdef GPU
-    if (cmn_net_on_gpu(net)) {
-        if (cmn_tree_keeps_outputs(l)) {
-            state[n++] =
-                (struct cmn_recurrent_state){.at = l->prev_state_cpu, .device = l->prev_state_gpu};
-        }
-        if (l->type == RNN || l->type == GRU) {
-            state[n++] = (struct cmn_recurrent_state){.at = l->state, .device = l->state_gpu};
-        } else if (cmn_tree_is_lstm(l)) {
-            state[n++] = (struct cmn_recurrent_state){.at = l->h_cpu, .device = l->h_gpu};
-            state[n++] = (struct cmn_recurrent_state){.at = l->c_cpu, .device = l->c_gpu};
-        }
-        if (cmn_tree_is_lstm(l) && cmn_tree.keeps_cell_deltas) {
-            state[n++] = (struct cmn_recurrent_state){.at = l->dc_cpu, .device = l->dc_gpu};
-        }
-        return n;
-    }
+#define STATE(host, gpu) \
+    ((struct cmn_recurrent_state){.at = (host), .device = on_gpu ? (gpu) : NULL})
+#else
+#define STATE(host, gpu) ((struct cmn_recurrent_state){.at = (host)})
 #endif
-    if (cmn_tree_keeps_outputs(l)) {
-        state[n++] = (struct cmn_recurrent_state){.at = l->prev_state_cpu};
-    } else if (l->type == GRU) {
-        state[n++] = (struct cmn_recurrent_state){.at = l->state};
-    } else if (cmn_tree_is_lstm(l)) {
-        state[n++] = (struct cmn_recurrent_state){.at = l->h_cpu};
-        state[n++] = (struct cmn_recurrent_state){.at = l->c_cpu};
+    if (is.keeps_outputs) {
+        state[n++] = STATE(l->prev_state_cpu, l->prev_state_gpu);
     }
-    if (cmn_tree_is_lstm(l) && cmn_tree.keeps_cell_deltas) {
-        state[n++] = (struct cmn_recurrent_state){.at = l->dc_cpu};
+    if (l->type == GRU || (l->type == RNN && on_gpu)) {
+        state[n++] = STATE(l->state, l->state_gpu);
     }
+    if (is.is_lstm) {
+        state[n++] = STATE(l->h_cpu, l->h_gpu);
+        state[n++] = STATE(l->c_cpu, l->c_gpu);
+    }
+    if (is.is_lstm && cmn_tree.keeps_cell_deltas) {
+        state[n++] = STATE(l->dc_cpu, l->dc_gpu);
+    }
+#undef STATE
     return n;
 }
 
@@ -67,7 +58,8 @@ int cmn_recurrent_state_at(const struct cmn_net *net, int i, struct cmn_recurren
             state->n = (size_t)l->outputs;
             /* In a layer that keeps outputs, `batch` includes the time steps; in all others it does
              * not. */
-            state->sequences = (size_t)(cmn_tree_keeps_outputs(l) ? l->batch / l->steps : l->batch);
+            state->sequences =
+                (size_t)(cmn_tree_layer(l).keeps_outputs ? l->batch / l->steps : l->batch);
             return 1;
         }
         i -= states;

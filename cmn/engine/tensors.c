@@ -15,72 +15,63 @@
 
 /* ---- the list ---- */
 
-struct tensor_list {
-    struct cmn_tensor *tensor;
-    int n, room, on_gpu;
-    const network *net;
-    int updates; /* 1: Darknet updates the layer that is being listed */
-};
-
-#ifdef GPU
-/* Offsets in struct layer of the host's and the GPU's pointer to the same tensor. */
-static const struct {
+/* A field of struct layer that points to a tensor: its name, and the offsets of the pointers to the
+ * tensor and to the GPU's copy. */
+struct field {
     const char *name;
     size_t host, device;
-} fields[] = {
+};
+#ifdef GPU
 #define FIELD(name)                                               \
     {                                                             \
 #name, offsetof(layer, name), offsetof(layer, name##_gpu) \
     }
-    FIELD(weights),
-    FIELD(biases),
-    FIELD(scales),
-    FIELD(weight_updates),
-    FIELD(bias_updates),
-    FIELD(scale_updates),
-    FIELD(rolling_mean),
-    FIELD(rolling_variance),
-    FIELD(m),
-    FIELD(v),
-    FIELD(bias_m),
-    FIELD(bias_v),
-    FIELD(scale_m),
-    FIELD(scale_v),
-#undef FIELD
-};
-#endif
-
-/* Returns the GPU's counterpart of the pointer `at`, which is the field of that name; NULL if there
- * is none. */
-static float **field_of(const char *name, float **at)
-{
-    float **device = NULL;
-
-#ifdef GPU
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-        if (!strcmp(fields[i].name, name)) {
-            device = (float **)((char *)at - fields[i].host + fields[i].device);
-        }
-    }
 #else
-    (void)name;
-    (void)at;
+#define FIELD(name)                     \
+    {                                   \
+#name, offsetof(layer, name), 0 \
+    }
 #endif
-    return device;
+
+/* What a layer trains. */
+enum { WEIGHTS, BIASES, SCALES, TRAINED };
+static const struct {
+    struct field weight, gradient, m, v; /* m and v: Adam's moments */
+    const char *average;                 /* the name of Darknet's own average */
+} trained[TRAINED] = {
+    {FIELD(weights), FIELD(weight_updates), FIELD(m), FIELD(v), "weights_ema"},
+    {FIELD(biases), FIELD(bias_updates), FIELD(bias_m), FIELD(bias_v), "biases_ema"},
+    {FIELD(scales), FIELD(scale_updates), FIELD(scale_m), FIELD(scale_v), "scales_ema"},
+};
+static const struct field rolling[] = {FIELD(rolling_mean), FIELD(rolling_variance)};
+
+struct tensor_list {
+    struct cmn_tensor *tensor;
+    int n, room, on_gpu;
+    int averages; /* 1: Darknet itself keeps averages of the weights */
+    const network *net;
+    /* The layer that is being listed, its index in the network, and its name as a sub-layer. */
+    layer *l;
+    int index;
+    const char *part;
+    int updates; /* 1: Darknet updates the layer with this index */
+};
+
+static float **pointer(layer *l, size_t offset)
+{
+    return (float **)((char *)l + offset);
 }
 
-/* Does the same as field_of(), but returns NULL if the GPU's pointer is NULL: Darknet keeps some
- * tensors, e.g. the scales of binary weights, only on the host. */
-static float **device_of(const char *name, float **at)
+/* Returns the pointer to the GPU's copy, or NULL if there is none: Darknet keeps some tensors, e.g.
+ * the scales of binary weights, only on the host. */
+static float **device_of(layer *l, const struct field *f)
 {
-    float **device = field_of(name, at);
-
-    return device && *device ? device : NULL;
+    return *pointer(l, f->device) ? pointer(l, f->device) : NULL;
 }
 
 /* Appends a tensor. Returns the new entry, or NULL if there is nothing to add. */
-static struct cmn_tensor *add(struct tensor_list *list, enum cmn_tensor_kind kind, int layer_index,
-                              const char *part, const char *name, float **at, size_t n)
+static struct cmn_tensor *append(struct tensor_list *list, enum cmn_tensor_kind kind,
+                                 const char *name, float **at, size_t n)
 {
     struct cmn_tensor *t;
 
@@ -93,10 +84,19 @@ static struct cmn_tensor *add(struct tensor_list *list, enum cmn_tensor_kind kin
     }
     t = &list->tensor[list->n++];
     *t = (struct cmn_tensor){
-        .kind = kind, .layer = layer_index, .part = part, .name = name, .at = at, .n = n};
-    if (list->on_gpu) {
-        /* The flat buffer allocates moments for layers that have none on the GPU. */
-        t->device = kind == CMN_MOMENT ? field_of(name, at) : device_of(name, at);
+        .kind = kind, .layer = list->index, .part = list->part, .name = name, .at = at, .n = n};
+    return t;
+}
+
+/* Does the same for a field of the layer. The flat buffer allocates moments for layers that have
+ * none on the GPU. */
+static struct cmn_tensor *add(struct tensor_list *list, enum cmn_tensor_kind kind,
+                              const struct field *f, size_t n)
+{
+    struct cmn_tensor *t = append(list, kind, f->name, pointer(list->l, f->host), n);
+
+    if (t && list->on_gpu) {
+        t->device = kind == CMN_MOMENT ? pointer(list->l, f->device) : device_of(list->l, f);
     }
     return t;
 }
@@ -115,149 +115,109 @@ static int rows_of(const layer *l, size_t n)
 
 /* Finds the GPU's copies of the weights of gradient t and of their moments, and Darknet's limit for
  * the weights of convolutions. Ends the job if the gradient or its weights are not on the GPU. */
-static void find_on_gpu(struct cmn_tensor *t, layer *l)
+static void find_on_gpu(struct cmn_tensor *t, layer *l, int which)
 {
-    const struct {
-        float **weight, **m, **v;
-        const char *m_name, *v_name;
-    } moments[] = {
-        {&l->weights, &l->m, &l->v, "m", "v"},
-        {&l->biases, &l->bias_m, &l->bias_v, "bias_m", "bias_v"},
-        {&l->scales, &l->scale_m, &l->scale_v, "scale_m", "scale_v"},
-    };
-    const char *name = t->weight == (float **)&l->weights  ? "weights"
-                       : t->weight == (float **)&l->biases ? "biases"
-                                                           : "scales";
+    const struct field *m = &trained[which].m, *v = &trained[which].v;
 
-    t->device_weight = device_of(name, t->weight);
+    t->device_weight = device_of(l, &trained[which].weight);
     t->limit = l->type == CONVOLUTIONAL && t->decays ? &l->clip : NULL;
-    for (size_t i = 0; i < sizeof moments / sizeof moments[0]; i++) {
-        if (t->weight == moments[i].weight && *moments[i].m && *moments[i].v) {
-            t->device_m = field_of(moments[i].m_name, moments[i].m);
-            t->device_v = field_of(moments[i].v_name, moments[i].v);
-        }
+    if (*pointer(l, m->host) && *pointer(l, v->host)) {
+        t->device_m = pointer(l, m->device);
+        t->device_v = pointer(l, v->device);
     }
     if (!t->device || !t->device_weight) {
         cmn_fatal("gradients: layer %d %s%s is not on the GPU", t->layer, t->part,
-                  t->device ? name : t->name);
+                  t->device ? trained[which].weight.name : t->name);
     }
 }
 
-static void add_gradient(struct tensor_list *list, layer *l, int index, const char *part,
-                         const char *name, float **at, size_t n, float **weight)
+static void add_gradient(struct tensor_list *list, int which, size_t n)
 {
-    struct cmn_tensor *t = list->updates ? add(list, CMN_GRADIENT, index, part, name, at, n) : NULL;
+    struct cmn_tensor *t =
+        list->updates ? add(list, CMN_GRADIENT, &trained[which].gradient, n) : NULL;
 
     if (t) {
-        t->weight = weight;
-        t->rate_scale = cmn_tree_rate_scale(l);
-        t->decays = weight == &l->weights;
-        t->rows = rows_of(l, t->decays ? n : 0);
+        t->weight = pointer(list->l, trained[which].weight.host);
+        t->rate_scale = cmn_tree_layer(list->l).rate;
+        t->decays = which == WEIGHTS;
+        t->rows = rows_of(list->l, t->decays ? n : 0);
         if (list->on_gpu) {
-            find_on_gpu(t, l);
+            find_on_gpu(t, list->l, which);
         }
     }
 }
 
-static void add_statistic(struct tensor_list *list, const layer *l, int index, const char *part,
-                          const char *name, float **at, size_t n)
+static void add_statistic(struct tensor_list *list, const struct field *f, size_t n)
 {
-    enum cmn_tensor_kind kind = cmn_tree_keeps_statistics(l) ? CMN_WEIGHT : CMN_STATISTIC;
-    struct cmn_tensor *t = add(list, kind, index, part, name, at, n);
-    double keeps = cmn_tree_rolling_keeps(l);
+    const struct cmn_tree_layer is = cmn_tree_layer(list->l);
+    struct cmn_tensor *t = add(list, is.frozen ? CMN_WEIGHT : CMN_STATISTIC, f, n);
 
     /* The sub-layers of a recurrent layer update their statistics in each step of a sequence. */
     if (t) {
-        t->keeps = keeps;
-        for (int i = 1; part[0] && i < list->net->layers[index].steps; i++) {
-            t->keeps *= keeps;
+        t->keeps = is.keeps;
+        for (int i = 1; t->part[0] && i < list->net->layers[list->index].steps; i++) {
+            t->keeps *= is.keeps;
         }
     }
 }
 
 /* Adds one layer with `weights` weights, and `outs` outputs with a bias each. Darknet sets nweights
  * and nbiases only for some types, so the caller computes the sizes by type. */
-static void add_layer(struct tensor_list *list, layer *l, int index, const char *part,
-                      size_t weights, size_t outs)
+static void add_layer(struct tensor_list *list, layer *l, const char *part, size_t weights,
+                      size_t outs)
 {
-    size_t biases = cmn_tree_saves_biases(l) ? outs : 0;
-    float **average[3];
+    const struct cmn_tree_layer is = cmn_tree_layer(l);
+    const size_t n[TRAINED] = {weights, is.leaves_biases ? 0 : outs, outs};
 
-    add(list, CMN_WEIGHT, index, part, "weights", &l->weights, weights);
-    add(list, CMN_WEIGHT, index, part, "biases", &l->biases, biases);
-    add(list, CMN_WEIGHT, index, part, "scales", &l->scales, outs);
-    if (cmn_tree_averages(list->net, l, average)) {
-        add(list, CMN_EMA, index, part, "weights_ema", average[0], weights);
-        add(list, CMN_EMA, index, part, "biases_ema", average[1], biases);
-        add(list, CMN_EMA, index, part, "scales_ema", average[2], outs);
+    list->l = l;
+    list->part = part;
+    for (int i = 0; i < TRAINED; i++) {
+        add(list, CMN_WEIGHT, &trained[i].weight, n[i]);
     }
-    add_statistic(list, l, index, part, "rolling_mean", &l->rolling_mean, outs);
-    add_statistic(list, l, index, part, "rolling_variance", &l->rolling_variance, outs);
-    add(list, CMN_MOMENT, index, part, "m", &l->m, weights);
-    add(list, CMN_MOMENT, index, part, "v", &l->v, weights);
-    add(list, CMN_MOMENT, index, part, "bias_m", &l->bias_m, biases);
-    add(list, CMN_MOMENT, index, part, "bias_v", &l->bias_v, biases);
-    add(list, CMN_MOMENT, index, part, "scale_m", &l->scale_m, outs);
-    add(list, CMN_MOMENT, index, part, "scale_v", &l->scale_v, outs);
-    add_gradient(list, l, index, part, "weight_updates", &l->weight_updates, weights, &l->weights);
-    add_gradient(list, l, index, part, "bias_updates", &l->bias_updates, biases, &l->biases);
-    add_gradient(list, l, index, part, "scale_updates", &l->scale_updates, outs, &l->scales);
-}
-
-static void add_connected(struct tensor_list *list, layer *l, int index, const char *part)
-{
-    add_layer(list, l, index, part, (size_t)l->inputs * (size_t)l->outputs, (size_t)l->outputs);
-}
-
-static void add_convolutional(struct tensor_list *list, layer *l, int index, const char *part)
-{
-    add_layer(list, l, index, part, (size_t)l->nweights, (size_t)l->n);
-}
-
-static void add_parts(struct tensor_list *list, const struct cmn_tree_part *part, int n, int index)
-{
-    for (int i = 0; i < n; i++) {
-        if (part[i].l && part[i].l->type == CONVOLUTIONAL) {
-            add_convolutional(list, part[i].l, index, part[i].name);
-        } else if (part[i].l) {
-            add_connected(list, part[i].l, index, part[i].name);
-        }
+    for (int i = 0; i < TRAINED && list->averages; i++) {
+        append(list, CMN_EMA, trained[i].average, is.averages[i], n[i]);
+    }
+    add_statistic(list, &rolling[0], outs);
+    add_statistic(list, &rolling[1], outs);
+    for (int i = 0; i < TRAINED; i++) {
+        add(list, CMN_MOMENT, &trained[i].m, n[i]);
+        add(list, CMN_MOMENT, &trained[i].v, n[i]);
+    }
+    for (int i = 0; i < TRAINED; i++) {
+        add_gradient(list, i, n[i]);
     }
 }
 
 /* Adds a layer's tensors by its type, not by which pointers are set: yolo and region keep anchors
  * in `biases` and `bias_updates`, and these must not be summed. */
-static void add_by_type(struct tensor_list *list, layer *l, int index)
+static void add_by_type(struct tensor_list *list, layer *l, const char *part)
 {
     size_t places = (size_t)l->out_w * (size_t)l->out_h;
-    struct cmn_tree_part part[CMN_TREE_PARTS];
 
     switch (l->type) {
     case CONVOLUTIONAL:
     case DECONVOLUTIONAL:
-        add_convolutional(list, l, index, "");
+        add_layer(list, l, part, (size_t)l->nweights, (size_t)l->n);
         break;
     case CONNECTED:
-        add_connected(list, l, index, "");
+        add_layer(list, l, part, (size_t)l->inputs * (size_t)l->outputs, (size_t)l->outputs);
         break;
     case LOCAL:
-        add_layer(list, l, index, "",
+        add_layer(list, l, part,
                   (size_t)l->size * (size_t)l->size * (size_t)l->c * (size_t)l->n * places,
                   (size_t)l->outputs);
         break;
     case BATCHNORM:
-        add_layer(list, l, index, "", 0, (size_t)l->c);
-        break;
-    case RNN:
-    case CRNN:
-        part[0] = (struct cmn_tree_part){"input_layer.", l->input_layer};
-        part[1] = (struct cmn_tree_part){"self_layer.", l->self_layer};
-        part[2] = (struct cmn_tree_part){"output_layer.", l->output_layer};
-        add_parts(list, part, 3, index);
+        add_layer(list, l, part, 0, (size_t)l->c);
         break;
     default:
-        add_parts(list, part, cmn_tree_parts(l, part), index);
-        add_layer(list, l, index, "", cmn_tree_plain_weights(l), 0);
+        for (const struct cmn_tree_part *p = cmn_tree_parts; p->name; p++) {
+            layer *inner = cmn_part_of(l, p);
+            if (inner) {
+                add_by_type(list, inner, p->name);
+            }
+        }
+        add_layer(list, l, part, cmn_tree_layer(l).weights, 0);
         break;
     }
 }
@@ -265,7 +225,8 @@ static void add_by_type(struct tensor_list *list, layer *l, int index)
 void cmn_gradients_list(struct cmn_gradients *g, struct cmn_net *net)
 {
     const network *n = cmn_network(net);
-    struct tensor_list list = {.net = n, .on_gpu = cmn_net_on_gpu(net)};
+    struct tensor_list list = {
+        .net = n, .on_gpu = cmn_net_on_gpu(net), .averages = cmn_net_traits(net).averages};
     const char *name;
     float **followed;
     /* [net] of the cfg was checked when it was read; this checks the layers. */
@@ -275,21 +236,18 @@ void cmn_gradients_list(struct cmn_gradients *g, struct cmn_net *net)
         cmn_fatal("%s", why);
     }
     for (int i = n->n - 1; i >= 0; i--) {
-        list.updates = cmn_tree_updates(&n->layers[i]);
-        add_by_type(&list, &n->layers[i], i);
+        list.index = i;
+        list.updates = cmn_tree_layer(&n->layers[i]).updates;
+        add_by_type(&list, &n->layers[i], "");
     }
+    list.part = "";
     for (int i = 0; (followed = cmn_tree_followed(cmn_network(net), i, &name)); i++) {
-        add(&list, CMN_FOLLOWED, 0, "", name, followed, 1);
+        append(&list, CMN_FOLLOWED, name, followed, 1);
     }
     g->tensor = list.tensor;
     g->tensors = list.n;
     g->on_gpu = list.on_gpu;
     g->adam = (struct cmn_adam){n->B1, n->B2, n->eps, n->t};
-}
-
-double cmn_gradients_variance_less(void)
-{
-    return cmn_tree_variance_less();
 }
 
 /* ---- copies ---- */

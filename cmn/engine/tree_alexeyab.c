@@ -2,6 +2,7 @@
  * copies share their layers. */
 #include "engine/darknet_tree.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,11 +10,11 @@
 #include "stb_image.h"
 
 #include "base/memory.h"
-#include "mpi/device.h"
 
 const struct cmn_tree cmn_tree = {
     .whose = "AlexeyAB's",
     .has_more = 1,
+    .numbers_revisions = 1, /* it writes 5 */
     .keeps_cell_deltas = 1,
 };
 
@@ -145,78 +146,119 @@ void cmn_tree_free(network *net)
     free(net);
 }
 
-int cmn_tree_predicts_only(const network *net)
-{
-    return !net->train;
-}
-
 /* ---- the network ---- */
 
-int cmn_tree_wrote(int revision)
+/* Returns the key that makes the update of a layer on a GPU do more than momentum and weight decay,
+ * or NULL. */
+static const char *own_update_of(const layer *l)
 {
-    return revision != 0; /* AlexeyAB's Darknet writes 5 */
+    return l->burnin_update                      ? "burnin_update"
+           : l->dont_update                      ? "dont_update"
+           : l->train_only_bn                    ? "train_only_bn"
+           : l->grad_centr && l->batch_normalize ? "grad_centr"
+           : l->deform                           ? "deform"
+           : l->reverse                          ? "reverse"
+           : l->type == IMPLICIT && l->clip > 0  ? "clip"
+           : l->type == SHORTCUT && l->nweights  ? "weights_type"
+                                                 : NULL;
 }
 
-const char *cmn_tree_layer_name(LAYER_TYPE type)
+static const char *own_update(const network *net, int on_gpu)
 {
-    switch (type) {
-    case LOCAL_AVGPOOL:
-        return "local_avgpool";
-    case CONV_LSTM:
-        return "conv_lstm";
-    case HISTORY:
-        return "history";
-    case REORG_OLD: /* cfgs call it so */
-        return "reorg";
-    case REORG:
-        return "reorg3d";
-    case EMPTY:
-        return "empty";
-    case CONTRASTIVE:
-        return "contrastive";
-    case IMPLICIT:
-        return "implicit";
-    default:
-        return get_layer_string(type);
+    const char *key = NULL;
+
+    if (!on_gpu) {
+        return NULL;
     }
-}
-
-int cmn_tree_saves_biases(const layer *l)
-{
-    (void)l;
-    return 1;
-}
-
-/* set_batch_network() would free the workspace, which the trainer's copy uses, too. */
-void cmn_tree_set_batch(network *net, int n)
-{
-    net->batch = n;
-    for (int i = 0; i < net->n; i++) {
-        net->layers[i].batch = n;
+    if (net->adam) {
+        return "adam=1"; /* Adam only for convolutions, with a count of updates per layer */
     }
+    for (int i = 0; i < net->n && !key; i++) {
+        key = own_update_of(&net->layers[i]);
+    }
+    return net->loss_scale != 1 ? "loss_scale" : key;
 }
 
-void cmn_tree_update_copy(network *copy, const network *net)
+struct cmn_net_traits cmn_net_traits(const struct cmn_net *handle)
 {
-    copy->workspace = net->workspace;
+    const network *net = cmn_network(handle);
+    LAYER_TYPE last = net->n > 0 ? net->layers[net->n - 1].type : BLANK;
+    int on_gpu = cmn_net_on_gpu(handle);
+    int rejects = net->badlabels_rejection_percentage > 0 || net->num_sigmas_reject_badlabels > 0 ||
+                  net->equidistant_point > 0;
+
+    return (struct cmn_net_traits){
+        .uses_adam = net->adam && on_gpu, /* on the CPU the update is always SGD's */
+        .own_update = own_update(net, on_gpu),
+        .loss_scale = on_gpu ? (double)net->loss_scale : 1,
+        .follows = rejects ? "badlabels_rejection_percentage, num_sigmas_reject_badlabels or "
+                             "equidistant_point"
+                           : NULL,
+        .averages = net->ema_alpha > 0,
+        .compares_images = net->contrastive,
+        .draws_images = net->mixup || net->track,
+        .letterboxes = net->letter_box,
+        .loader_threads = last == YOLO || last == REGION ? 64 : 32,
+        .predicts_only = !net->train,
+        .variance_less = gpu_index < 0, /* the kernels for GPUs divide by the count */
+    };
 }
 
 /* A resize does not change net->inputs. */
-size_t cmn_tree_inputs(const network *net)
+size_t cmn_net_inputs(const struct cmn_net *handle)
 {
+    const network *net = cmn_network(handle);
     size_t image = (size_t)net->w * (size_t)net->h * (size_t)net->c;
 
     return image ? image : (size_t)net->inputs;
 }
 
-size_t cmn_tree_truths(const network *net)
+size_t cmn_net_truths(const struct cmn_net *handle)
 {
+    const network *net = cmn_network(handle);
+
     for (int i = net->n - 1; i >= 0; i--) {
         if (net->layers[i].truths) {
             return (size_t)net->layers[i].truths;
         }
     }
     return (size_t)net->outputs;
+}
+
+/* set_batch_network() would free the workspace, which the trainer's copy uses, too. */
+void cmn_net_set_batch(struct cmn_net *handle, int n)
+{
+    network *net = cmn_network(handle);
+
+    net->batch = n;
+    for (int i = 0; i < net->n; i++) {
+        net->layers[i].batch = n;
+    }
+}
+
+void cmn_net_set_seen(struct cmn_net *handle, size_t seen)
+{
+    network *net = cmn_network(handle);
+
+    *net->seen = seen;
+    *net->cur_iteration = get_current_batch(*net);
+}
+
+size_t cmn_net_iteration(const struct cmn_net *net)
+{
+    return (size_t)get_current_batch(*cmn_network(net));
+}
+
+void cmn_net_draw_random_rate(struct cmn_net *net)
+{
+    if (cmn_network(net)->policy == RANDOM) {
+        get_current_rate(*cmn_network(net));
+    }
+}
+
+void cmn_tree_update_copy(network *copy, const network *net)
+{
+    copy->workspace = net->workspace;
 }
 
 /* Both sides are multiplied or divided by `random` of the last layer that finds boxes (by 1.4 if it
@@ -243,69 +285,11 @@ struct cmn_tree_sizes cmn_tree_earlier_sizes(const network *net)
     return cmn_tree_random_sizes(net);
 }
 
-/* On the CPU the update is always SGD's. */
-int cmn_tree_uses_adam(const network *net, int on_gpu)
-{
-    return net->adam && on_gpu;
-}
-
-/* Returns the key that makes the update of a layer on a GPU do more than momentum and weight decay,
- * or NULL. */
-static const char *own_update_of(const layer *l)
-{
-    return l->burnin_update                      ? "burnin_update"
-           : l->dont_update                      ? "dont_update"
-           : l->train_only_bn                    ? "train_only_bn"
-           : l->grad_centr && l->batch_normalize ? "grad_centr"
-           : l->deform                           ? "deform"
-           : l->reverse                          ? "reverse"
-           : l->type == IMPLICIT && l->clip > 0  ? "clip"
-           : l->type == SHORTCUT && l->nweights  ? "weights_type"
-                                                 : NULL;
-}
-
-const char *cmn_tree_own_update(const network *net, int on_gpu)
-{
-    const char *key = NULL;
-
-    if (!on_gpu) {
-        return NULL;
-    }
-    if (net->adam) {
-        return "adam=1"; /* Adam only for convolutions, with a count of updates per layer */
-    }
-    for (int i = 0; i < net->n && !key; i++) {
-        key = own_update_of(&net->layers[i]);
-    }
-    return net->loss_scale != 1 ? "loss_scale" : key;
-}
-
-double cmn_tree_loss_scale(const network *net, int on_gpu)
-{
-    return on_gpu ? (double)net->loss_scale : 1;
-}
-
 void cmn_tree_take_part(network *net, int micro_batches)
 {
     if (net->track) {
         net->sequential_subdivisions = net->init_sequential_subdivisions = micro_batches;
     }
-}
-
-void cmn_tree_set_seen(network *net, size_t seen)
-{
-    *net->seen = seen;
-    *net->cur_iteration = get_current_batch(*net);
-}
-
-size_t cmn_tree_iteration(const network *net)
-{
-    return (size_t)get_current_batch(*net);
-}
-
-void cmn_tree_draw_rate(network *net)
-{
-    get_current_rate(*net);
 }
 
 float cmn_tree_loss(const network *net)
@@ -319,24 +303,12 @@ float **cmn_tree_followed(network *net, int i, const char **name)
                                         "delta_rolling_std", "badlabels_reject_threshold"};
     float **const value[] = {&net->delta_rolling_max, &net->delta_rolling_avg,
                              &net->delta_rolling_std, &net->badlabels_reject_threshold};
-    int used = net->badlabels_rejection_percentage > 0 || net->num_sigmas_reject_badlabels > 0 ||
-               net->equidistant_point > 0;
 
-    if (!used || i == sizeof value / sizeof value[0]) {
+    if (!cmn_net_traits(cmn_net_of(net)).follows || i == sizeof value / sizeof value[0]) {
         return NULL;
     }
     *name = names[i];
     return value[i];
-}
-
-int cmn_tree_draws_images(const network *net)
-{
-    return net->mixup || net->track;
-}
-
-int cmn_tree_compares_images(const network *net)
-{
-    return net->contrastive;
 }
 
 /* Appends `words`, after ", " if there is text before. */
@@ -381,13 +353,6 @@ void cmn_tree_leaves_out(const network *net, int on_gpu, char *text, size_t byte
     }
 }
 
-int cmn_tree_loader_threads(const network *net)
-{
-    const layer *last = &net->layers[net->n - 1];
-
-    return last->type == YOLO || last->type == REGION ? 64 : 32;
-}
-
 void cmn_tree_write_weights(network *net, FILE *out, int cutoff, int average)
 {
     write_weights(*net, out, cutoff, average);
@@ -395,106 +360,93 @@ void cmn_tree_write_weights(network *net, FILE *out, int cutoff, int average)
 
 /* ---- layers ---- */
 
-int cmn_tree_finds_boxes(const layer *l)
+static const char *name_of(LAYER_TYPE type)
 {
-    return l->type == YOLO || l->type == GAUSSIAN_YOLO || l->type == REGION || l->type == DETECTION;
+    switch (type) {
+    case LOCAL_AVGPOOL:
+        return "local_avgpool";
+    case CONV_LSTM:
+        return "conv_lstm";
+    case HISTORY:
+        return "history";
+    case REORG_OLD: /* cfgs call it so */
+        return "reorg";
+    case REORG:
+        return "reorg3d";
+    case EMPTY:
+        return "empty";
+    case CONTRASTIVE:
+        return "contrastive";
+    case IMPLICIT:
+        return "implicit";
+    default:
+        return get_layer_string(type);
+    }
 }
 
-/* The job ends if a weights file is too short, and this Darknet's commands require one. */
-int cmn_tree_has_weights(const network *net)
+struct cmn_tree_layer cmn_tree_layer(const layer *l)
 {
-    (void)net;
-    return 1;
+    static const float none = 1;
+    int plain = l->type == SHORTCUT || l->type == IMPLICIT;
+    int has_rate = plain || l->type == CONVOLUTIONAL ||
+                   (gpu_index >= 0 && (l->type == CONNECTED || l->type == BATCHNORM));
+
+    return (struct cmn_tree_layer){
+        .name = name_of(l->type),
+        .finds_boxes = l->type == YOLO || l->type == GAUSSIAN_YOLO || l->type == REGION ||
+                       l->type == DETECTION,
+        .updates = l->train || !l->onlyforward, /* layers before stopbackward=1 are not updated */
+        .frozen = l->type == CONVOLUTIONAL && !l->train,
+        .looks_back = l->type == RNN || l->type == CRNN || l->type == GRU || l->type == LSTM ||
+                      l->type == CONV_LSTM || l->type == HISTORY,
+        .keeps_outputs = l->type == HISTORY && l->steps > 1,
+        .is_lstm = l->type == LSTM || l->type == CONV_LSTM,
+        .weights = plain ? (size_t)l->nweights : 0,
+        .rate = has_rate ? &l->learning_rate_scale : &none,
+        .keeps = gpu_index >= 0         ? .99
+                 : l->type == CONNECTED ? (double).95F
+                                        : .9,
+        .averages = {(float **)&l->weights_ema, (float **)&l->biases_ema, (float **)&l->scales_ema},
+    };
 }
+
+#define PART(of, or_of, name, field)            \
+    {                                           \
+        of, or_of, name, offsetof(layer, field) \
+    }
+const struct cmn_tree_part cmn_tree_parts[] = {
+    PART(RNN, CRNN, "input_layer.", input_layer),
+    PART(RNN, CRNN, "self_layer.", self_layer),
+    PART(RNN, CRNN, "output_layer.", output_layer),
+    PART(GRU, GRU, "input_z.", input_z_layer),
+    PART(GRU, GRU, "input_r.", input_r_layer),
+    PART(GRU, GRU, "input_h.", input_h_layer),
+    PART(GRU, GRU, "state_z.", state_z_layer),
+    PART(GRU, GRU, "state_r.", state_r_layer),
+    PART(GRU, GRU, "state_h.", state_h_layer),
+    PART(LSTM, CONV_LSTM, "wf.", wf),
+    PART(LSTM, CONV_LSTM, "wi.", wi),
+    PART(LSTM, CONV_LSTM, "wg.", wg),
+    PART(LSTM, CONV_LSTM, "wo.", wo),
+    PART(LSTM, CONV_LSTM, "uf.", uf),
+    PART(LSTM, CONV_LSTM, "ui.", ui),
+    PART(LSTM, CONV_LSTM, "ug.", ug),
+    PART(LSTM, CONV_LSTM, "uo.", uo),
+    PART(CONV_LSTM, CONV_LSTM, "vf.", vf),
+    PART(CONV_LSTM, CONV_LSTM, "vi.", vi),
+    PART(CONV_LSTM, CONV_LSTM, "vo.", vo),
+    {0},
+};
 
 /* A contrastive layer may follow the layer that finds boxes. */
 int cmn_tree_detector(const network *net)
 {
     int i = net->n - 1;
 
-    while (i > 0 && !cmn_tree_finds_boxes(&net->layers[i])) {
+    while (i > 0 && !cmn_tree_layer(&net->layers[i]).finds_boxes) {
         i--;
     }
     return i;
-}
-
-/* Layers before stopbackward=1 are not updated. */
-int cmn_tree_updates(const layer *l)
-{
-    return l->train || !l->onlyforward;
-}
-
-int cmn_tree_keeps_statistics(const layer *l)
-{
-    return l->type == CONVOLUTIONAL && !l->train;
-}
-
-int cmn_tree_looks_back(const layer *l)
-{
-    return l->type == RNN || l->type == CRNN || l->type == GRU || l->type == LSTM ||
-           l->type == CONV_LSTM || l->type == HISTORY;
-}
-
-int cmn_tree_keeps_outputs(const layer *l)
-{
-    return l->type == HISTORY && l->steps > 1;
-}
-
-int cmn_tree_is_lstm(const layer *l)
-{
-    return l->type == LSTM || l->type == CONV_LSTM;
-}
-
-int cmn_tree_parts(const layer *l, struct cmn_tree_part part[CMN_TREE_PARTS])
-{
-    const struct cmn_tree_part gru[] = {
-        {"input_z.", l->input_z_layer}, {"input_r.", l->input_r_layer},
-        {"input_h.", l->input_h_layer}, {"state_z.", l->state_z_layer},
-        {"state_r.", l->state_r_layer}, {"state_h.", l->state_h_layer}};
-    const struct cmn_tree_part gates[] = {{"wf.", l->wf}, {"wi.", l->wi}, {"wg.", l->wg},
-                                          {"wo.", l->wo}, {"uf.", l->uf}, {"ui.", l->ui},
-                                          {"ug.", l->ug}, {"uo.", l->uo}, {"vf.", l->vf},
-                                          {"vi.", l->vi}, {"vo.", l->vo}};
-
-    if (l->type == GRU) {
-        memcpy(part, gru, sizeof gru);
-        return sizeof gru / sizeof gru[0];
-    }
-    memcpy(part, gates, sizeof gates);
-    return l->type == CONV_LSTM ? 11 : l->type == LSTM ? 8 : 0;
-}
-
-size_t cmn_tree_plain_weights(const layer *l)
-{
-    return l->type == SHORTCUT || l->type == IMPLICIT ? (size_t)l->nweights : 0;
-}
-
-int cmn_tree_averages(const network *net, layer *l, float **average[3])
-{
-    average[0] = &l->weights_ema;
-    average[1] = &l->biases_ema;
-    average[2] = &l->scales_ema;
-    return net->ema_alpha > 0;
-}
-
-const float *cmn_tree_rate_scale(const layer *l)
-{
-    static const float none = 1;
-    int has = l->type == CONVOLUTIONAL || l->type == SHORTCUT || l->type == IMPLICIT ||
-              (gpu_index >= 0 && (l->type == CONNECTED || l->type == BATCHNORM));
-
-    return has ? &l->learning_rate_scale : &none;
-}
-
-double cmn_tree_rolling_keeps(const layer *l)
-{
-    return gpu_index >= 0 ? .99 : l->type == CONNECTED ? (double).95F : .9;
-}
-
-/* The kernels for GPUs divide by the count. */
-double cmn_tree_variance_less(void)
-{
-    return gpu_index < 0;
 }
 
 #ifdef GPU
@@ -520,7 +472,7 @@ void cmn_tree_add_losses(network *net)
 /* ---- images and predictions ---- */
 
 /* Darknet's array has no NULL at the end, so one is appended. */
-char **cmn_tree_names(const char *file, int *n)
+char **cmn_read_names(const char *file, int *n)
 {
     char **names = get_labels_custom((char *)file, n);
 
@@ -550,11 +502,6 @@ image cmn_tree_crop_centre(image whole, int w, int h)
     return middle;
 }
 
-int cmn_tree_letterboxes(const network *net)
-{
-    return net->letter_box;
-}
-
 #ifdef GPU
 
 #ifdef CUDNN_HALF
@@ -576,7 +523,7 @@ static void halve_weights(const network *net)
 static void predict_on_gpu(network *net, float *input, float *truth)
 {
     size_t inputs = (size_t)net->inputs * (size_t)net->batch;
-    size_t truths = cmn_tree_truths(net) * (size_t)net->batch;
+    size_t truths = cmn_net_truths(cmn_net_of(net)) * (size_t)net->batch;
     network_state state = {.input = net->input_state_gpu, .net = *net};
     float *labels = truth ? cuda_make_array(truth, truths) : NULL;
 
@@ -635,7 +582,7 @@ detection *cmn_tree_boxes(network *net, int w, int h, float score, float hierarc
     return dets;
 }
 
-void cmn_tree_label_file(const char *image, char *name)
+void cmn_label_file(const char *image, char name[CMN_LABEL_FILE])
 {
     replace_image_to_label(image, name);
 }

@@ -1,7 +1,7 @@
 /* The functions of darknet_tree.h for pjreddie's Darknet. */
 #include "engine/darknet_tree.h"
 
-#include <string.h>
+#include <stddef.h>
 
 const struct cmn_tree cmn_tree = {
     .whose = "pjreddie's",
@@ -34,48 +34,59 @@ void cmn_tree_free(network *net)
     free_network(net);
 }
 
-int cmn_tree_predicts_only(const network *net)
-{
-    (void)net;
-    return 0;
-}
-
 /* ---- the network ---- */
 
-int cmn_tree_wrote(int revision)
+struct cmn_net_traits cmn_net_traits(const struct cmn_net *handle)
 {
-    return revision == 0;
+    const network *net = cmn_network(handle);
+    const layer *last = &net->layers[net->n - 1];
+
+    return (struct cmn_net_traits){
+        .uses_adam = net->adam,
+        .loss_scale = 1,
+        .letterboxes = last->type != DETECTION,
+        .loader_threads = last->type == YOLO || last->type == REGION ? 64 : net->threads,
+        .lacks_weights = !net->whole_weights,
+        .variance_less = 1,
+    };
 }
 
-const char *cmn_tree_layer_name(LAYER_TYPE type)
+size_t cmn_net_inputs(const struct cmn_net *net)
 {
-    return get_layer_string(type);
+    return (size_t)cmn_network(net)->inputs;
 }
 
-int cmn_tree_saves_biases(const layer *l)
+size_t cmn_net_truths(const struct cmn_net *net)
 {
-    return l->type != BATCHNORM;
+    return (size_t)cmn_network(net)->truths;
 }
 
-void cmn_tree_set_batch(network *net, int n)
+void cmn_net_set_batch(struct cmn_net *net, int n)
 {
-    set_batch_network(net, n);
+    set_batch_network(cmn_network(net), n);
+}
+
+void cmn_net_set_seen(struct cmn_net *net, size_t seen)
+{
+    *cmn_network(net)->seen = seen;
+}
+
+size_t cmn_net_iteration(const struct cmn_net *net)
+{
+    return get_current_batch(cmn_network(net));
+}
+
+void cmn_net_draw_random_rate(struct cmn_net *net)
+{
+    if (cmn_network(net)->policy == RANDOM) {
+        get_current_rate(cmn_network(net));
+    }
 }
 
 void cmn_tree_update_copy(network *copy, const network *net)
 {
     (void)copy;
     (void)net;
-}
-
-size_t cmn_tree_inputs(const network *net)
-{
-    return (size_t)net->inputs;
-}
-
-size_t cmn_tree_truths(const network *net)
-{
-    return (size_t)net->truths;
 }
 
 /* These are the sizes that `detector train` and `classifier train` draw. */
@@ -98,31 +109,10 @@ struct cmn_tree_sizes cmn_tree_earlier_sizes(const network *net)
     return (struct cmn_tree_sizes){SMALLEST_CLASSIFIER, LARGEST_DETECTOR, 1};
 }
 
-int cmn_tree_uses_adam(const network *net, int on_gpu)
-{
-    (void)on_gpu;
-    return net->adam;
-}
-
 void cmn_tree_take_part(network *net, int micro_batches)
 {
     (void)net;
     (void)micro_batches;
-}
-
-void cmn_tree_set_seen(network *net, size_t seen)
-{
-    *net->seen = seen;
-}
-
-size_t cmn_tree_iteration(const network *net)
-{
-    return get_current_batch((network *)net);
-}
-
-void cmn_tree_draw_rate(network *net)
-{
-    get_current_rate(net);
 }
 
 float cmn_tree_loss(const network *net)
@@ -138,30 +128,11 @@ float **cmn_tree_followed(network *net, int i, const char **name)
     return NULL;
 }
 
-int cmn_tree_draws_images(const network *net)
-{
-    (void)net;
-    return 0;
-}
-
-int cmn_tree_compares_images(const network *net)
-{
-    (void)net;
-    return 0;
-}
-
 void cmn_tree_leaves_out(const network *net, int on_gpu, char *text, size_t bytes)
 {
     (void)net;
     (void)on_gpu;
     snprintf(text, bytes, "%s", "");
-}
-
-int cmn_tree_loader_threads(const network *net)
-{
-    const layer *last = &net->layers[net->n - 1];
-
-    return last->type == YOLO || last->type == REGION ? 64 : net->threads;
 }
 
 void cmn_tree_write_weights(network *net, FILE *out, int cutoff, int average)
@@ -172,110 +143,48 @@ void cmn_tree_write_weights(network *net, FILE *out, int cutoff, int average)
 
 /* ---- layers ---- */
 
-int cmn_tree_finds_boxes(const layer *l)
+struct cmn_tree_layer cmn_tree_layer(const layer *l)
 {
-    return l->type == YOLO || l->type == REGION || l->type == DETECTION;
+    return (struct cmn_tree_layer){
+        .name = get_layer_string(l->type),
+        .finds_boxes = l->type == YOLO || l->type == REGION || l->type == DETECTION,
+        .updates = 1,
+        .looks_back = l->type == RNN || l->type == CRNN || l->type == GRU || l->type == LSTM,
+        .is_lstm = l->type == LSTM,
+        .leaves_biases = l->type == BATCHNORM,
+        .rate = &l->learning_rate_scale,
+        .keeps = .99,
+    };
 }
 
-int cmn_tree_has_weights(const network *net)
-{
-    return net->whole_weights;
-}
+#define PART(of, or_of, name, field)            \
+    {                                           \
+        of, or_of, name, offsetof(layer, field) \
+    }
+const struct cmn_tree_part cmn_tree_parts[] = {
+    PART(RNN, CRNN, "input_layer.", input_layer),
+    PART(RNN, CRNN, "self_layer.", self_layer),
+    PART(RNN, CRNN, "output_layer.", output_layer),
+    PART(GRU, GRU, "uz.", uz),
+    PART(GRU, GRU, "wz.", wz),
+    PART(GRU, GRU, "ur.", ur),
+    PART(GRU, GRU, "wr.", wr),
+    PART(GRU, GRU, "uh.", uh),
+    PART(GRU, GRU, "wh.", wh),
+    PART(LSTM, LSTM, "uf.", uf),
+    PART(LSTM, LSTM, "ui.", ui),
+    PART(LSTM, LSTM, "ug.", ug),
+    PART(LSTM, LSTM, "uo.", uo),
+    PART(LSTM, LSTM, "wf.", wf),
+    PART(LSTM, LSTM, "wi.", wi),
+    PART(LSTM, LSTM, "wg.", wg),
+    PART(LSTM, LSTM, "wo.", wo),
+    {0},
+};
 
 int cmn_tree_detector(const network *net)
 {
     return net->n - 1;
-}
-
-int cmn_tree_updates(const layer *l)
-{
-    (void)l;
-    return 1;
-}
-
-int cmn_tree_keeps_statistics(const layer *l)
-{
-    (void)l;
-    return 0;
-}
-
-int cmn_tree_looks_back(const layer *l)
-{
-    return l->type == RNN || l->type == CRNN || l->type == GRU || l->type == LSTM;
-}
-
-int cmn_tree_keeps_outputs(const layer *l)
-{
-    (void)l;
-    return 0;
-}
-
-int cmn_tree_is_lstm(const layer *l)
-{
-    return l->type == LSTM;
-}
-
-int cmn_tree_parts(const layer *l, struct cmn_tree_part part[CMN_TREE_PARTS])
-{
-    const struct cmn_tree_part gru[] = {{"uz.", l->uz}, {"wz.", l->wz}, {"ur.", l->ur},
-                                        {"wr.", l->wr}, {"uh.", l->uh}, {"wh.", l->wh}};
-    const struct cmn_tree_part gates[] = {{"uf.", l->uf}, {"ui.", l->ui}, {"ug.", l->ug},
-                                          {"uo.", l->uo}, {"wf.", l->wf}, {"wi.", l->wi},
-                                          {"wg.", l->wg}, {"wo.", l->wo}};
-
-    if (l->type == GRU) {
-        memcpy(part, gru, sizeof gru);
-        return sizeof gru / sizeof gru[0];
-    }
-    if (l->type == LSTM) {
-        memcpy(part, gates, sizeof gates);
-        return sizeof gates / sizeof gates[0];
-    }
-    return 0;
-}
-
-size_t cmn_tree_plain_weights(const layer *l)
-{
-    (void)l;
-    return 0;
-}
-
-int cmn_tree_averages(const network *net, layer *l, float **average[3])
-{
-    (void)net;
-    (void)l;
-    (void)average;
-    return 0;
-}
-
-const float *cmn_tree_rate_scale(const layer *l)
-{
-    return &l->learning_rate_scale;
-}
-
-const char *cmn_tree_own_update(const network *net, int on_gpu)
-{
-    (void)net;
-    (void)on_gpu;
-    return NULL;
-}
-
-double cmn_tree_loss_scale(const network *net, int on_gpu)
-{
-    (void)net;
-    (void)on_gpu;
-    return 1;
-}
-
-double cmn_tree_rolling_keeps(const layer *l)
-{
-    (void)l;
-    return .99;
-}
-
-double cmn_tree_variance_less(void)
-{
-    return 1;
 }
 
 #ifdef GPU
@@ -300,7 +209,7 @@ void cmn_tree_add_losses(network *net)
 
 /* ---- images and predictions ---- */
 
-char **cmn_tree_names(const char *file, int *n)
+char **cmn_read_names(const char *file, int *n)
 {
     char **names = get_labels((char *)file);
 
@@ -319,11 +228,6 @@ unsigned char *cmn_tree_load_pixels(const char *path, int channels, int *w, int 
 image cmn_tree_crop_centre(image whole, int w, int h)
 {
     return center_crop_image(whole, w, h);
-}
-
-int cmn_tree_letterboxes(const network *net)
-{
-    return net->layers[net->n - 1].type != DETECTION;
 }
 
 void cmn_tree_predict(network *net, float *input, float *truth)
@@ -361,7 +265,7 @@ detection *cmn_tree_boxes(network *net, int w, int h, float score, float hierarc
     return dets;
 }
 
-void cmn_tree_label_file(const char *image, char *name)
+void cmn_label_file(const char *image, char name[CMN_LABEL_FILE])
 {
     /* The replacements are those of fill_truth_detection(). */
     static const char *const change[][2] = {

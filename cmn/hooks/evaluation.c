@@ -99,7 +99,8 @@ void cmn_evaluate_detector(struct network *net, const char *list, const char *na
     FILE *out;
 
     check_plan(&plan);
-    if (ranks()->rank == 0 && !cmn_tree_has_weights(net)) { /* it loads them for all */
+    if (ranks()->rank == 0 &&
+        cmn_net_traits(cmn_net_of(net)).lacks_weights) { /* it loads them for all */
         cmn_fatal(
             "detector map needs a file with the weights of all layers of this cfg, and no more: "
             "darknet detector map DATA CFG WEIGHTS");

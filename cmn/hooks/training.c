@@ -97,7 +97,8 @@ int cmn_rank_batch(struct network *net, struct list *options, int batch, int *su
     char *words[] = {NULL, NULL, NULL};
     const char *why;
 
-    if (!cmn_job.on || (cmn_job.command->does == CMN_TRAINS && cmn_tree_predicts_only(net))) {
+    if (!cmn_job.on ||
+        (cmn_job.command->does == CMN_TRAINS && cmn_net_traits(cmn_net_of(net)).predicts_only)) {
         return batch;
     }
     read_keys(options);

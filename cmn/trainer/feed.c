@@ -185,7 +185,7 @@ void cmn_feed_open(struct cmn_feed *f, const struct cmn_session *s, struct cmn_n
 {
     *f = (struct cmn_feed){.session = s, .net = net};
     f->share = cmn_feed_share(s, batch, micro_batches, cmn_net_time_steps(net));
-    if (cmn_net_compares_images(net) && f->share.sequences < batch) {
+    if (cmn_net_traits(net).compares_images && f->share.sequences < batch) {
         cmn_fatal("contrastive=1 in the cfg compares the images of a micro-batch with each other, "
                   "and %d ranks would divide each: take at most %d ranks (subdivisions), without "
                   "cmn_sync_bn and time_steps, or cmn_batch=per_rank",
@@ -358,7 +358,7 @@ static char *own_images(const struct cmn_feed *f)
     char *mine = NULL;
     size_t n, *shard;
 
-    if (s->options.scatter == CMN_SCATTER_SHARD && !cmn_net_draws_images(f->net)) {
+    if (s->options.scatter == CMN_SCATTER_SHARD && !cmn_net_traits(f->net).draws_images) {
         mine = cmn_calloc(plan.images + 1, 1);
         shard = cmn_sampler_shard(&plan, &n);
         for (size_t i = 0; i < n; i++) {

@@ -32,13 +32,12 @@ static void set_names(struct cmn_model *m, const char *cfg)
 /* Ends the job if a key and this network do not go together. */
 static void refuse_pairs(const struct cmn_options *o, const struct cmn_net *net)
 {
-    const char *follows = cmn_net_follows(net), *own = cmn_net_own_update(net);
+    const struct cmn_net_traits is = cmn_net_traits(net);
 
-    if ((follows && cmn_pairs_check_trait(o, CMN_LEARNS_IN_ORDER, follows)) ||
-        (cmn_net_uses_adam(net) && cmn_pairs_check_trait(o, CMN_USES_ADAM, "adam=1 in the cfg")) ||
-        (own && cmn_pairs_check_trait(o, CMN_UPDATES_ITSELF, own)) ||
-        (cmn_net_averages(net) &&
-         cmn_pairs_check_trait(o, CMN_AVERAGES_ITSELF, "ema_alpha in the cfg"))) {
+    if ((is.follows && cmn_pairs_check_trait(o, CMN_LEARNS_IN_ORDER, is.follows)) ||
+        (is.uses_adam && cmn_pairs_check_trait(o, CMN_USES_ADAM, "adam=1 in the cfg")) ||
+        (is.own_update && cmn_pairs_check_trait(o, CMN_UPDATES_ITSELF, is.own_update)) ||
+        (is.averages && cmn_pairs_check_trait(o, CMN_AVERAGES_ITSELF, "ema_alpha in the cfg"))) {
         cmn_fatal_reason();
     }
 }
@@ -53,13 +52,15 @@ static void check_precision(const struct cmn_options *o, const struct cmn_net *n
 
 void cmn_model_plan(const struct cmn_session *s, const struct cmn_net *net, struct cmn_optimizer *o)
 {
+    const struct cmn_net_traits is = cmn_net_traits(net);
+
     if (s->command->does == CMN_TRAINS) {
         cmn_session_refuse_pairs(s);
         refuse_pairs(&s->options, net);
         check_precision(&s->options, net);
     }
-    cmn_optimizer_plan(o, &s->topology, &s->options, s->communicator, s->exchange,
-                       cmn_net_uses_adam(net), cmn_net_own_update(net));
+    cmn_optimizer_plan(o, &s->topology, &s->options, s->communicator, s->exchange, is.uses_adam,
+                       is.own_update);
 }
 
 void cmn_model_attach(struct cmn_model *m, const struct cmn_feed *f, const char *cfg)
@@ -71,7 +72,7 @@ void cmn_model_attach(struct cmn_model *m, const struct cmn_feed *f, const char 
     set_names(m, cfg);
     cmn_feed_scale_rate(f);
     cmn_model_plan(s, m->net, o);
-    o->loss_scale = cmn_net_loss_scale(m->net);
+    o->loss_scale = cmn_net_traits(m->net).loss_scale;
     cmn_gradient_exchange_open(&m->gradients, m->net, &o->communicator, s->exchange);
     m->attached = 1;
     m->gradients.images = f->share.local;

@@ -30,7 +30,7 @@ static void *open_sync_batch_norm(struct cmn_step *p)
     }
     if (s->topology.size > 1 && s->communicator->sums) {
         p->norm = cmn_batch_norm_open(&s->topology, &s->options, filters);
-        cmn_batch_norm_divide(p->norm, cmn_gradients_variance_less());
+        cmn_batch_norm_divide(p->norm, cmn_net_traits(p->model->net).variance_less);
     }
     return p->norm;
 }

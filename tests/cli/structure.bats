@@ -44,12 +44,12 @@ knows_tree() {
     echo '#ifdef CMN_ALEXEYAB' >>cmn/engine/net.c
     echo '#include "engine/darknet_tree.h"' >>cmn/data/sampler.c
     echo 'int is_alexeyab;' >>cmn/base/log.c
-    sed -i 's/^double cmn_tree_rolling_keeps/double rolling_keeps/' cmn/engine/tree_alexeyab.c
+    sed -i 's/^float cmn_tree_loss/float loss/' cmn/engine/tree_alexeyab.c
     diff <(knows_tree | sed 's/:.*//' | sort -u) - <<'END'
 cmn/base/log.c
 cmn/data/sampler.c
 cmn/engine/net.c
-cmn/engine/tree_alexeyab.c has no cmn_tree_rolling_keeps
+cmn/engine/tree_alexeyab.c has no cmn_tree_loss
 END
 }
 

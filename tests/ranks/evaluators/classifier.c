@@ -73,7 +73,7 @@ static struct cmn_score plain(int images, int top_k_of)
 {
     struct cmn_score score = {images, 0, 0, 0};
 
-    cmn_tree_set_batch(net, 1);
+    cmn_net_set_batch(cmn_net_of(net), 1);
     for (int i = 0; i < images; i++) {
         image im = load_image(paths[i], 0, 0, 1);
         float *out = network_predict(DK_NET(net), im.data);
@@ -85,7 +85,7 @@ static struct cmn_score plain(int images, int top_k_of)
         score.topk += better < top_k_of;
         free_image(im);
     }
-    cmn_tree_set_batch(net, 4);
+    cmn_net_set_batch(cmn_net_of(net), 4);
     return score;
 }
 

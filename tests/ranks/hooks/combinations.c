@@ -251,7 +251,7 @@ static void train_net(network *net, int poison)
     data d = {.shallow = 0};
 
     d.X = make_matrix(net->batch * net->subdivisions, net->inputs);
-    d.y = make_matrix(net->batch * net->subdivisions, (int)cmn_tree_truths(net));
+    d.y = make_matrix(net->batch * net->subdivisions, (int)cmn_net_truths(cmn_net_of(net)));
     while ((int)get_current_batch(DK_NET(net)) < net->max_batches) {
         make_step(net, &d, (int)get_current_batch(DK_NET(net)), poison);
         train_network(DK_NET(net), d);

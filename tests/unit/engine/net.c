@@ -46,7 +46,7 @@ static void shape(void **state)
     assert_true(cmn_net_classifies(handle));
     assert_true(cmn_net_has_loss(handle));
     assert_false(cmn_net_detects(handle));
-    assert_false(cmn_net_uses_adam(handle));
+    assert_false(cmn_net_traits(handle).uses_adam);
     assert_int_equal(cmn_net_box_classes(handle, 2), -1);
 }
 
