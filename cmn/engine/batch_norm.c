@@ -118,56 +118,12 @@ static void queued(int code)
     }
 }
 
-static void load_kernels(void)
-{
-    queued(cmn_kernel_load_statistics());
-}
-
 /* Gathers all ranks' statistics in s->gathered. */
 static void gather(struct cmn_batch_norm *s, const float *a, const float *b, size_t n, double count)
 {
     check_room(s, n);
     queued(cmn_kernel_pack_statistics(s->sent, a, b, n, (unsigned)count, cmn_device_stream()));
     cmn_nccl_gather(s->nccl, s->gathered, s->sent, floats_of(n));
-}
-
-static void forward_on_gpu(struct cmn_batch_norm *s, float *mean, float *variance, size_t n,
-                           double count)
-{
-    gather(s, mean, variance, n, count);
-    queued(cmn_kernel_merge_statistics(mean, variance, s->gathered, n, s->topology->size, s->less,
-                                       cmn_device_stream()));
-}
-
-static void backward_on_gpu(struct cmn_batch_norm *s, float *mean_delta, float *variance_delta,
-                            size_t n, double count)
-{
-    gather(s, mean_delta, variance_delta, n, count);
-    queued(cmn_kernel_merge_deltas(mean_delta, variance_delta, s->gathered, n, s->topology->size,
-                                   (unsigned)count, cmn_device_stream()));
-}
-
-#else
-
-/* Without CUDA these functions are never called. */
-static void load_kernels(void)
-{
-}
-
-static void forward_on_gpu(struct cmn_batch_norm *s, float *mean, float *variance, size_t n,
-                           double count)
-{
-    (void)s;
-    (void)mean;
-    (void)variance;
-    (void)n;
-    (void)count;
-}
-
-static void backward_on_gpu(struct cmn_batch_norm *s, float *mean_delta, float *variance_delta,
-                            size_t n, double count)
-{
-    forward_on_gpu(s, mean_delta, variance_delta, n, count);
 }
 
 #endif
@@ -203,7 +159,9 @@ static void open_on_gpu(struct cmn_batch_norm *s)
         cmn_device_memory(&s->gathered, floats_of(s->filters) * (size_t)s->topology->size)) {
         fail();
     }
-    load_kernels();
+#ifdef GPU
+    queued(cmn_kernel_load_statistics());
+#endif
 }
 
 /* Returns why the statistics go through the host's memory, or NULL if they need not. */
@@ -229,7 +187,7 @@ static void open_on_host(struct cmn_batch_norm *s)
 }
 
 struct cmn_batch_norm *cmn_batch_norm_open(const struct cmn_topology *t,
-                                           const struct cmn_options *o, size_t filters)
+                                           const struct cmn_options *o, size_t filters, double less)
 {
     struct cmn_batch_norm *s = cmn_calloc(1, sizeof *s);
     const char *why = t->device >= 0 ? refuses_gpu(t, o) : NULL;
@@ -237,7 +195,7 @@ struct cmn_batch_norm *cmn_batch_norm_open(const struct cmn_topology *t,
     s->topology = t;
     s->options = o;
     s->filters = filters;
-    s->less = 1;
+    s->less = less;
     if (t->device >= 0 && !why) {
         open_on_gpu(s);
         return s;
@@ -277,11 +235,6 @@ void cmn_batch_norm_idle(struct cmn_batch_norm *s, void (*idle)(void *self), voi
         cmn_window_barrier_of(s->window)->idle = idle;
         cmn_window_barrier_of(s->window)->idle_self = self;
     }
-}
-
-void cmn_batch_norm_divide(struct cmn_batch_norm *s, double less)
-{
-    s->less = less;
 }
 
 /* ---- exchanges ---- */
@@ -408,10 +361,14 @@ void cmn_batch_norm_forward(struct cmn_batch_norm *s, float *mean, float *varian
     const double *all;
     double *own;
 
+#ifdef GPU
     if (s->nccl) {
-        forward_on_gpu(s, mean, variance, n, count);
+        gather(s, mean, variance, n, count);
+        queued(cmn_kernel_merge_statistics(mean, variance, s->gathered, n, s->topology->size,
+                                           s->less, cmn_device_stream()));
         return;
     }
+#endif
     own = mine(s);
     fetch(s, &m, &v, n);
     own[0] = count;
@@ -435,10 +392,14 @@ void cmn_batch_norm_backward(struct cmn_batch_norm *s, float *mean_delta, float 
     const double *all;
     double *own;
 
+#ifdef GPU
     if (s->nccl) {
-        backward_on_gpu(s, mean_delta, variance_delta, n, count);
+        gather(s, mean_delta, variance_delta, n, count);
+        queued(cmn_kernel_merge_deltas(mean_delta, variance_delta, s->gathered, n,
+                                       s->topology->size, (unsigned)count, cmn_device_stream()));
         return;
     }
+#endif
     own = mine(s);
     fetch(s, &m, &v, n);
     own[0] = count;

@@ -30,16 +30,15 @@
 
 struct cmn_batch_norm;
 
-/* Collective, blocking. Returns a handle for layers of at most `filters` filters. If the ranks of a
- * node cannot share memory, each rank counts as a node. t and o must outlive the handle. */
+/* Collective, blocking. Returns a handle for layers of at most `filters` filters, whose variances are
+ * sums of squares divided by count - less. If the ranks of a node cannot share memory, each rank
+ * counts as a node. t and o must outlive the handle. */
 struct cmn_batch_norm *cmn_batch_norm_open(const struct cmn_topology *t,
-                                           const struct cmn_options *o, size_t filters);
+                                           const struct cmn_options *o, size_t filters,
+                                           double less);
 
 /* Local. The next exchanges call idle(self) repeatedly while they wait. NULL: they call nothing. */
 void cmn_batch_norm_idle(struct cmn_batch_norm *norm, void (*idle)(void *self), void *self);
-
-/* Local. From now on variances are sums of squares divided by count - less; less is 1 at first. */
-void cmn_batch_norm_divide(struct cmn_batch_norm *norm, double less);
 
 /* Local, blocking. Waits until the GPU has done all exchanges so far, within cmn_timeout. A wait
  * for the GPU elsewhere would not notice that another rank never comes. Does nothing if the
@@ -51,7 +50,7 @@ void cmn_batch_norm_await(struct cmn_batch_norm *norm);
  * in the GPU's memory if topology->device is not -1. All ranks get the same bits, in every run. */
 
 /* Replaces mean and variance of this rank's `count` values by those of all ranks' values. Variances
- * are sums of squares divided by count - 1, or as cmn_batch_norm_divide() says. */
+ * are sums of squares divided by count - less. */
 void cmn_batch_norm_forward(struct cmn_batch_norm *norm, float *mean, float *variance, size_t n,
                             double count);
 

@@ -29,8 +29,8 @@ static void *open_sync_batch_norm(struct cmn_step *p)
         return NULL;
     }
     if (s->topology.size > 1 && s->communicator->sums) {
-        p->norm = cmn_batch_norm_open(&s->topology, &s->options, filters);
-        cmn_batch_norm_divide(p->norm, cmn_net_traits(p->model->net).variance_less);
+        p->norm = cmn_batch_norm_open(&s->topology, &s->options, filters,
+                                      cmn_net_traits(p->model->net).variance_less);
     }
     return p->norm;
 }

@@ -29,8 +29,7 @@ static void on_host(float *to, double less)
     struct cmn_batch_norm *norm;
 
     here.device = -1;
-    norm = cmn_batch_norm_open(&here, &options, FILTERS);
-    cmn_batch_norm_divide(norm, less);
+    norm = cmn_batch_norm_open(&here, &options, FILTERS, less);
     for (int turn = 0; turn < TURNS; turn++, to += 2 * FILTERS) {
         size_t n = turn % 2 ? FILTERS : 3;
         values_of_turn(to, turn);
@@ -75,8 +74,7 @@ static void on_gpus(void **state)
         struct cmn_batch_norm *norm;
         on_host(want, less);
         CHECK_SAYING(cmn_nccl_open(&gradients, &group) == 0, "%s", cmn_reason());
-        norm = cmn_batch_norm_open(&top, &options, FILTERS);
-        cmn_batch_norm_divide(norm, less);
+        norm = cmn_batch_norm_open(&top, &options, FILTERS, less);
         make_block(&b, TURNS * 2 * FILTERS);
         make_block(&sums, FLOATS * (TURNS + 1));
         fill_block(&b, 0); /* the guards */
@@ -122,7 +120,7 @@ static void nobody_comes(void **state)
     needs_the_stand_in();
     all_well();
     options.timeout = 1;
-    norm = cmn_batch_norm_open(&top, &options, FILTERS);
+    norm = cmn_batch_norm_open(&top, &options, FILTERS, 1);
     make_block(&b, 2 * FILTERS);
     fill_block(&b, top.rank);
     fake.stuck = 1;

@@ -94,7 +94,7 @@ static void in_world(const struct cmn_topology *t, const char *name)
     for (size_t k = 0; k < COUNT(intra); k++) {
         struct cmn_batch_norm *norm;
         options.intra = intra[k];
-        norm = cmn_batch_norm_open(t, &options, FILTERS);
+        norm = cmn_batch_norm_open(t, &options, FILTERS, 1);
         /* Other sizes in between, so that what one exchange leaves would show in the next. */
         for (int turn = 0; turn < 6; turn++) {
             split(1 + turn * 3);
@@ -121,7 +121,7 @@ static void many_in_a_row(void **state)
 
     (void)state;
     options.intra = CMN_INTRA_AUTO;
-    norm = cmn_batch_norm_open(&top, &options, 2);
+    norm = cmn_batch_norm_open(&top, &options, 2, 1);
     for (int turn = 0; turn < 500; turn++) {
         float a[2] = {(float)(turn + top.rank), 1}, b[2] = {0, (float)-turn};
         if (turn % 97 == top.rank) {
@@ -164,7 +164,7 @@ static void waiting(void **state)
         struct cmn_batch_norm *norm;
         float a = 1, b = 1;
         options.intra = intra[k];
-        norm = cmn_batch_norm_open(&top, &options, 1);
+        norm = cmn_batch_norm_open(&top, &options, 1, 1);
         cmn_batch_norm_idle(norm, look, &looks);
         looks = 0;
         for (int i = 1; top.rank == 0 && i < top.size; i++) {
@@ -192,7 +192,7 @@ static void too_many(void **state)
 
     (void)state;
     options.intra = CMN_INTRA_AUTO;
-    norm = cmn_batch_norm_open(&top, &options, 1);
+    norm = cmn_batch_norm_open(&top, &options, 1, 1);
     fatal = fatal_of(cmn_batch_norm_forward(norm, a, b, 2, 1));
     CHECK_SAYING(fatal && strstr(fatal, "2 filters, room for 1"), "%s",
                  fatal ? fatal : "it went on");
