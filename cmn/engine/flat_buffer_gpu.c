@@ -28,7 +28,7 @@ struct cmn_flat_buffer_gpu {
     /* For each gradient: not 0 if a check found NaN or infinities in it. */
     float *bad;
     /* Floats at the begin of the flat buffer that were checked since the last
-     * cmn_gradients_gpu_ask(). */
+     * ask_gpu(). */
     size_t checked;
     /* For each gradient: CMN_KERNEL_PARTS sums of 8 bytes each. */
     void *part;
@@ -380,6 +380,49 @@ static void adam_gpu(struct cmn_gradients *g, float *sums)
     queued(cmn_kernel_adam(&k, cmn_device_stream()));
 }
 
+static void check_gpu(struct cmn_gradients *g, size_t upto)
+{
+    if (upto > g->gpu->checked) {
+        look_at(g, g->flat, g->gpu->checked, upto);
+        g->gpu->checked = upto;
+    }
+}
+
+static void ask_gpu(struct cmn_gradients *g)
+{
+    g->gpu->checked = 0;
+    require(cmn_device_mail_ask(g->gpu->marks, g->gpu->bad, (size_t)g->exchange.tensors));
+}
+
+static int answer_gpu(struct cmn_gradients *g)
+{
+    const float *bad = cmn_device_mail_answer(g->gpu->marks);
+
+    require(bad ? 0 : -1);
+    for (int i = 0; i < g->exchange.tensors; i++) {
+        if (bad[i] != 0) {
+            return g->tensor_of[i];
+        }
+    }
+    return -1;
+}
+
+static int hash_gpu(const struct cmn_gradients *g, uint64_t *hash)
+{
+    struct cmn_flat_buffer_gpu *d = g->gpu;
+    const unsigned long long *part = d->host_part;
+
+    read_parts(g, cmn_kernel_hash(d->part, g->exchange.weights, d->at, d->n, g->exchange.tensors,
+                                  cmn_device_stream()));
+    for (int i = 0; i < g->exchange.tensors; i++) {
+        hash[i] = 0;
+        for (int p = 0; p < CMN_KERNEL_PARTS; p++) {
+            hash[i] += *part++;
+        }
+    }
+    return nonfinite_gpu(g, g->exchange.weights);
+}
+
 const struct cmn_flat_buffer_ops cmn_flat_buffer_gpu = {
     .open = open_gpu,
     .move = move_gpu,
@@ -399,91 +442,16 @@ const struct cmn_flat_buffer_ops cmn_flat_buffer_gpu = {
     .combine = combine_gpu,
     .squares = squares_gpu,
     .nonfinite = nonfinite_gpu,
+    .check = check_gpu,
+    .ask = ask_gpu,
+    .answer = answer_gpu,
+    .hash = hash_gpu,
     .sgd = sgd_gpu,
     .adam = adam_gpu,
 };
 
-void cmn_gradients_gpu_check(struct cmn_gradients *g, size_t upto)
-{
-    if (upto > g->gpu->checked) {
-        look_at(g, g->flat, g->gpu->checked, upto);
-        g->gpu->checked = upto;
-    }
-}
-
-void cmn_gradients_gpu_ask(struct cmn_gradients *g)
-{
-    g->gpu->checked = 0;
-    require(cmn_device_mail_ask(g->gpu->marks, g->gpu->bad, (size_t)g->exchange.tensors));
-}
-
-int cmn_gradients_gpu_answer(struct cmn_gradients *g)
-{
-    const float *bad = cmn_device_mail_answer(g->gpu->marks);
-
-    require(bad ? 0 : -1);
-    for (int i = 0; i < g->exchange.tensors; i++) {
-        if (bad[i] != 0) {
-            return g->tensor_of[i];
-        }
-    }
-    return -1;
-}
-
-int cmn_gradients_gpu_checked(struct cmn_gradients *g)
-{
-    cmn_gradients_gpu_ask(g);
-    return cmn_gradients_gpu_answer(g);
-}
-
-int cmn_gradients_gpu_hash(const struct cmn_gradients *g, uint64_t *hash)
-{
-    struct cmn_flat_buffer_gpu *d = g->gpu;
-    const unsigned long long *part = d->host_part;
-
-    read_parts(g, cmn_kernel_hash(d->part, g->exchange.weights, d->at, d->n, g->exchange.tensors,
-                                  cmn_device_stream()));
-    for (int i = 0; i < g->exchange.tensors; i++) {
-        hash[i] = 0;
-        for (int p = 0; p < CMN_KERNEL_PARTS; p++) {
-            hash[i] += *part++;
-        }
-    }
-    return nonfinite_gpu(g, g->exchange.weights);
-}
-
 #else
 
 const struct cmn_flat_buffer_ops cmn_flat_buffer_gpu; /* unused: nothing is on a GPU */
-
-void cmn_gradients_gpu_check(struct cmn_gradients *g, size_t upto)
-{
-    (void)g;
-    (void)upto;
-}
-
-int cmn_gradients_gpu_checked(struct cmn_gradients *g)
-{
-    (void)g;
-    return -1;
-}
-
-void cmn_gradients_gpu_ask(struct cmn_gradients *g)
-{
-    (void)g;
-}
-
-int cmn_gradients_gpu_answer(struct cmn_gradients *g)
-{
-    (void)g;
-    return -1;
-}
-
-int cmn_gradients_gpu_hash(const struct cmn_gradients *g, uint64_t *hash)
-{
-    (void)g;
-    (void)hash;
-    return -1;
-}
 
 #endif

@@ -137,26 +137,6 @@ void cmn_gradients_rates(struct cmn_gradients *g, int images, float rate, float 
  * cmn_gradients_rates(). */
 void cmn_gradients_adam(struct cmn_gradients *g, float *sums, int images, float rate, float decay);
 
-/* ---- non-finite gradients on a GPU ---- */
-
-/* Local, not blocking. GPU only. Queues a check for NaN and infinities of the first `upto` floats
- * of the flat buffer, behind the work that Darknet has queued so far. Floats that were checked
- * since the last cmn_gradients_gpu_checked() or cmn_gradients_gpu_ask() are left out. */
-void cmn_gradients_gpu_check(struct cmn_gradients *g, size_t upto);
-
-/* Local, blocking. Returns the index of the first tensor that a check since the last call marked as
- * not finite, or -1. */
-int cmn_gradients_gpu_checked(struct cmn_gradients *g);
-
-/* cmn_gradients_gpu_checked() in two calls. ask does not block, and covers all checks that were
- * queued before it; answer blocks until the GPU has done them. */
-void cmn_gradients_gpu_ask(struct cmn_gradients *g);
-int cmn_gradients_gpu_answer(struct cmn_gradients *g);
-
-/* Local, blocking. GPU only. hash[i] becomes a hash of the bits of the weights of gradient i.
- * Returns the index of the first tensor whose weights hold NaN or infinities, or -1. */
-int cmn_gradients_gpu_hash(const struct cmn_gradients *g, uint64_t *hash);
-
 /* ---- copies of all tensors of a kind; local, blocking ---- */
 
 /* pull copies from the GPU to the host, push from the host to the GPU. They do nothing if the
@@ -243,6 +223,16 @@ struct cmn_flat_buffer_ops {
     /* Returns the index of the first tensor whose floats in `block` are not all finite, or -1.
      * Blocking. */
     int (*nonfinite)(const struct cmn_gradients *g, const float *block);
+    /* Queues a check for NaN and infinities of the first `upto` floats of the flat buffer. Floats
+     * that were checked since the last ask() are left out. ask() ends these checks, and answer()
+     * waits for them and returns the index of the first tensor that one of them marked as not
+     * finite, or -1. */
+    void (*check)(struct cmn_gradients *g, size_t upto);
+    void (*ask)(struct cmn_gradients *g);
+    int (*answer)(struct cmn_gradients *g);
+    /* hash[i] becomes a hash of the bits of the weights of gradient i. Returns the index of the
+     * first tensor whose weights hold NaN or infinities, or -1. Blocking. */
+    int (*hash)(const struct cmn_gradients *g, uint64_t *hash);
     /* Updates all weights by g->scale, g->rate and g->decay. With s the sums, for each weight w: u
      * = scale * s + velocity + decay * w; w += rate * u; velocity = momentum * u; s = 0. If
      * velocity is NULL there is no velocity term, and s becomes momentum * u. */

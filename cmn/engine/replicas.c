@@ -21,9 +21,9 @@ enum { STATISTICS_TAG = 9 };
 
 /* ---- equal from the start ---- */
 
-/* Writes the text that ranks compare. The tensors come first, because a difference between them is
- * the most useful one to report. */
-static char *describe(const struct cmn_gradients *g, const struct cmn_net *net, const char *options)
+/* The tensors come first, because a difference between them is the most useful one to report. */
+char *cmn_replicas_describe(const struct cmn_gradients *g, const struct cmn_net *net,
+                            const char *options)
 {
     char *text = NULL;
     size_t bytes = 0;
@@ -47,15 +47,10 @@ static char *describe(const struct cmn_gradients *g, const struct cmn_net *net, 
     return text;
 }
 
-char *cmn_replicas_describe(const struct cmn_gradients *g, const struct cmn_net *net)
-{
-    return describe(g, net, "");
-}
-
 void cmn_replicas_compare(const struct cmn_gradients *g, const struct cmn_net *net,
                           const char *options, const struct cmn_topology *t)
 {
-    char *here = describe(g, net, options);
+    char *here = cmn_replicas_describe(g, net, options);
 
     cmn_files_compare("network", here, t);
     free(here);
@@ -259,18 +254,6 @@ static uint64_t hash_tensor(const struct cmn_tensor *t, struct cmn_nonfinite *ba
     return hash;
 }
 
-static size_t hash_on_cpu(const struct cmn_gradients *g, uint64_t *hash, struct cmn_nonfinite *bad)
-{
-    size_t n = 0;
-
-    for (int i = 0; i < g->tensors; i++) {
-        if (g->tensor[i].kind == CMN_WEIGHT) {
-            hash[n++] = hash_tensor(&g->tensor[i], bad);
-        }
-    }
-    return n;
-}
-
 /* Returns the number of the gradient whose weights x are, or -1. */
 static int gradient_of(const struct cmn_gradients *g, const struct cmn_tensor *x)
 {
@@ -282,20 +265,21 @@ static int gradient_of(const struct cmn_gradients *g, const struct cmn_tensor *x
     return -1;
 }
 
-/* Hashes the weights on the GPU. They are pulled only if one of them is NaN or infinite. Weights
- * without a gradient are hashed in the host's memory. */
-static size_t hash_on_gpu(const struct cmn_gradients *g, uint64_t *hash, struct cmn_nonfinite *bad)
+/* Hashes each tensor of weights and returns their number. On a GPU those with a gradient are hashed
+ * there, and pulled only if one of them is NaN or infinite; nothing changes the others, so the
+ * host's copies are hashed. */
+static size_t hash_weights(const struct cmn_gradients *g, uint64_t *hash, struct cmn_nonfinite *bad)
 {
-    uint64_t *there = cmn_calloc((size_t)g->exchange.tensors + 1, sizeof *there);
+    uint64_t *there = g->on_gpu ? cmn_calloc((size_t)g->exchange.tensors + 1, sizeof *there) : NULL;
     size_t n = 0;
 
-    if (cmn_gradients_gpu_hash(g, there) >= 0) {
+    if (there && g->ops->hash(g, there) >= 0) {
         cmn_gradients_pull(g, CMN_WEIGHT);
         cmn_nonfinite_tensor(g, CMN_WEIGHT, bad);
     }
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *x = &g->tensor[i];
-        int gradient = x->kind == CMN_WEIGHT ? gradient_of(g, x) : -1;
+        int gradient = there && x->kind == CMN_WEIGHT ? gradient_of(g, x) : -1;
         if (x->kind == CMN_WEIGHT) {
             hash[n++] = gradient < 0 ? hash_tensor(x, bad) : there[gradient];
         }
@@ -412,7 +396,7 @@ int cmn_replicas_verify(const struct cmn_gradients *g, const struct cmn_net *net
     int result = 0;
 
     bad->name = NULL;
-    n = g->on_gpu ? hash_on_gpu(g, hash, bad) : hash_on_cpu(g, hash, bad);
+    n = hash_weights(g, hash, bad);
     all = XXH3_64bits(hash, n * sizeof *hash);
     if (!same_everywhere(all, t)) {
         result = find_difference(g, net, t, hash, n, all);

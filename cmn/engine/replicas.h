@@ -10,9 +10,10 @@
 struct cmn_net;
 struct cmn_nonfinite;
 
-/* Local. Returns a text with one line per layer and tensor. Two networks with the same text can
- * exchange their tensors. The caller frees it. */
-char *cmn_replicas_describe(const struct cmn_gradients *g, const struct cmn_net *net);
+/* Local. Returns a text with one line per layer and tensor, and then `options`. Two networks with the
+ * same text can exchange their tensors. The caller frees it. */
+char *cmn_replicas_describe(const struct cmn_gradients *g, const struct cmn_net *net,
+                            const char *options);
 
 /* Collective, blocking. Compares with rank 0 the tensors, the layers and then `options` (lines of
  * text with everything else that must be equal). A rank that differs ends the job with a message

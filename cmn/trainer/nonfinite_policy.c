@@ -174,7 +174,7 @@ static void look_at_gradients(struct cmn_nonfinite_policy *p, int layer, int mic
     struct cmn_nonfinite found;
 
     if (g->on_gpu) {
-        cmn_gradients_gpu_check(g, cmn_buckets_end(&p->model->optimizer.buckets, layer));
+        g->ops->check(g, cmn_buckets_end(&p->model->optimizer.buckets, layer));
         return;
     }
     for (; p->next < g->tensors && g->tensor[p->next].layer >= layer; p->next++) {
@@ -243,7 +243,7 @@ void cmn_nonfinite_complete(struct cmn_nonfinite_policy *p)
         return;
     }
     g = &p->model->gradients;
-    found = cmn_gradients_gpu_answer(g);
+    found = g->ops->answer(g);
     if (found < 0) {
         p->asked = 0;
         return;
@@ -260,7 +260,7 @@ void cmn_nonfinite_complete(struct cmn_nonfinite_policy *p)
 static void ask(struct cmn_nonfinite_policy *p)
 {
     cmn_nonfinite_complete(p);
-    cmn_gradients_gpu_ask(&p->model->gradients);
+    p->model->gradients.ops->ask(&p->model->gradients);
     p->asked = p->iteration;
     free(p->asked_sample);
     p->asked_samples = cmn_feed_samples(p->feed, -1, &p->asked_sample);
@@ -279,7 +279,7 @@ static void check_gpu(struct cmn_nonfinite_policy *p)
     if (!m->gradients.on_gpu || mode(p) == CMN_NONFINITE_IGNORE) {
         return;
     }
-    cmn_gradients_gpu_check(&m->gradients, m->gradients.exchange.block.n);
+    m->gradients.ops->check(&m->gradients, m->gradients.exchange.block.n);
     if (m->optimizer.policy == &cmn_double_buffering && mode(p) == CMN_NONFINITE_STOP) {
         ask(p);
         return;
@@ -287,7 +287,8 @@ static void check_gpu(struct cmn_nonfinite_policy *p)
     if (p->session->topology.size > 1 && c->poll && cmn_device_wait(c->poll, m->optimizer.self)) {
         cmn_fatal_reason();
     }
-    found = cmn_gradients_gpu_checked(&m->gradients);
+    m->gradients.ops->ask(&m->gradients);
+    found = m->gradients.ops->answer(&m->gradients);
     if (found < 0) {
         return;
     }

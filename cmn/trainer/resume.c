@@ -202,7 +202,7 @@ struct cmn_checkpointing *cmn_resume(struct cmn_step *step)
         }
         return c;
     }
-    c->layout = cmn_replicas_describe(&m->gradients, m->net);
+    c->layout = cmn_replicas_describe(&m->gradients, m->net, "");
     find_places(c);
     if (s->topology.rank == 0) {
         open_newest(c);
