@@ -512,6 +512,11 @@ const char *cmn_convolution_kernels(void)
 
 #else
 
+void cmn_convolution_hold_weights(int now)
+{
+    (void)now;
+}
+
 void cmn_convolution_use(int on)
 {
     (void)on;

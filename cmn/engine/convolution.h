@@ -6,14 +6,7 @@
 /* Local, thread-safe. Drops all reordered weights that were kept. If `now` is not 0, no layer's
  * weights change until the next call, so weights that are reordered for a product are kept for that
  * layer's next product. The memory is not freed; it is at most twice that of the weights. */
-#ifdef ONEDNN
 void cmn_convolution_hold_weights(int now);
-#else
-static inline void cmn_convolution_hold_weights(int now)
-{
-    (void)now;
-}
-#endif
 
 /* Local. Switches cmn_convolve() on or off. While it is off, and in a program without oneDNN, the
  * caller of cmn_convolve() computes. */

@@ -118,13 +118,9 @@ int cmn_nonfinite_loss(const struct cmn_net *handle, struct cmn_nonfinite *found
 
 static const char *word(float value)
 {
-    uint32_t bits;
+    uint32_t bits = bits_of(&value);
 
-    memcpy(&bits, &value, sizeof bits);
-    if ((bits & UINT32_C(0x7fffffff)) < EXPONENT) {
-        return "nan or inf";
-    }
-    return (bits & UINT32_C(0x7fffffff)) > EXPONENT ? "nan" : bits >> 31 ? "-inf" : "inf";
+    return bits < EXPONENT ? "nan or inf" : bits > EXPONENT ? "nan" : value < 0 ? "-inf" : "inf";
 }
 
 void cmn_nonfinite_say(const struct cmn_net *net, const struct cmn_nonfinite *found, char *text,
