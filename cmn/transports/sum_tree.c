@@ -23,7 +23,10 @@ int cmn_sum_tree_first(int micro_batches, int rank, int ranks)
     return rank < busy ? (int)((long)micro_batches * rank / busy) : micro_batches;
 }
 
-int cmn_sum_tree_subtrees(struct cmn_subtree *list, int first, int end)
+/* Finds the subtrees of a rank that has accumulated the micro-batches [first, end), in order: each
+ * is as large as its begin and the end allow. Writes them to *list, unless it is NULL, and returns
+ * their number. */
+static int subtrees_of(struct cmn_subtree *list, int first, int end)
 {
     int subtrees = 0;
 
@@ -42,7 +45,7 @@ int cmn_sum_tree_most(int first, int end)
     int most = 0;
 
     for (int at = first + 1; at < end; at++) {
-        int subtrees = cmn_sum_tree_subtrees(NULL, first, at);
+        int subtrees = subtrees_of(NULL, first, at);
         most = subtrees > most ? subtrees : most;
     }
     return most;
@@ -122,7 +125,7 @@ static void list_own(struct cmn_sum_tree *tree, int rank, int first, int end)
     if (first == end) {
         return;
     }
-    n = cmn_sum_tree_subtrees(list, first, end - 1);
+    n = subtrees_of(list, first, end - 1);
     list[n++] = (struct cmn_subtree){.first = end - 1, .n = 1, .last = 1};
     for (int i = 0; i < n; i++) {
         list[i].holder = tree->within[rank];

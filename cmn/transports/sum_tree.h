@@ -46,11 +46,6 @@ struct cmn_sum_tree {
  * end is the first one of the next rank. Ranks without a micro-batch come last. */
 int cmn_sum_tree_first(int micro_batches, int rank, int ranks);
 
-/* Local. The subtrees of a rank that has accumulated the micro-batches [first, end), in order: each
- * is as large as its begin and the end allow. Writes them to *list, unless it is NULL, and returns
- * their number. */
-int cmn_sum_tree_subtrees(struct cmn_subtree *list, int first, int end);
-
 /* Local. Returns the largest number of subtrees that a rank holds at any time before the last of
  * its micro-batches [first, end). The last micro-batch is an addend of its own. */
 int cmn_sum_tree_most(int first, int end);
