@@ -11,7 +11,9 @@
  * The index has levels, each with twice as many lines as the one before. A line has eight words.
  * The hash of an image's name selects one line in each level; its word is in the first of these
  * lines that had room. Words are never removed, so a search ends at the first line with an empty
- * word. Unused pages of the index take no memory. */
+ * word. Unused pages of the index take no memory.
+ *
+ * The process has one cache, because Darknet's loaders pass no network. */
 #ifndef CMN_IMAGE_CACHE_H
 #define CMN_IMAGE_CACHE_H
 

@@ -1,5 +1,5 @@
 /* Convolutions on the CPU by oneDNN: switching it on, keeping reordered weights, naming its
- * kernels. */
+ * kernels. The process has one set of them, because Darknet's layers pass no network. */
 #ifndef CMN_CONVOLUTION_H
 #define CMN_CONVOLUTION_H
 

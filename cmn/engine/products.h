@@ -2,7 +2,8 @@
  *
  * OpenBLAS cuts a product by its number of threads, so sums come in another order. Here the shape
  * of a large product decides how it is cut into blocks of rows or columns, and one thread computes
- * each block by one call of OpenBLAS. */
+ * each block by one call of OpenBLAS. The process has one set of threads, because Darknet's gemm()
+ * passes no network. */
 #ifndef CMN_PRODUCTS_H
 #define CMN_PRODUCTS_H
 
