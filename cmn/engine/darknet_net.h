@@ -20,9 +20,6 @@ static inline struct network *cmn_network(const struct cmn_net *net)
     return (struct network *)net;
 }
 
-/* Makes the handle's network use the input and labels of `copy`, the copy that trains. */
-void cmn_net_take_batch(struct cmn_net *net, const struct network *copy);
-
 /* Returns why the weights in a file with this revision in its head do not fit the network, or NULL:
  * pjreddie's and AlexeyAB's Darknet write some layers in different ways. The text is static and
  * valid until the next call. */

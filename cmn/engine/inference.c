@@ -78,11 +78,6 @@ int cmn_image_try(const char *path, int channels, struct cmn_image_size *found)
     return 0;
 }
 
-enum cmn_image_fit cmn_net_detector_fit(const struct cmn_net *net)
-{
-    return cmn_net_traits(net).letterboxes ? CMN_IMAGE_LETTERBOX : CMN_IMAGE_STRETCH;
-}
-
 /* ---- predictions ---- */
 
 void cmn_net_predict(struct cmn_net *handle, float *input, float *truth, int n)

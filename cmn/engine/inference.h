@@ -48,10 +48,6 @@ struct cmn_image_size {
 };
 int cmn_image_try(const char *path, int channels, struct cmn_image_size *found);
 
-/* Returns how Darknet fits images into this detector's input: networks with [detection] stretch
- * them. */
-enum cmn_image_fit cmn_net_detector_fit(const struct cmn_net *net);
-
 /* ---- predictions ---- */
 
 /* Runs forward without training on n images together: cmn_net_inputs() and cmn_net_truths() floats

@@ -12,12 +12,6 @@
 
 /* ---- the handle ---- */
 
-void cmn_net_take_batch(struct cmn_net *net, const struct network *copy)
-{
-    cmn_network(net)->input = copy->input;
-    cmn_network(net)->truth = copy->truth;
-}
-
 const char *cmn_net_weights_refusal(const struct network *net, int revision)
 {
     static char why[256];

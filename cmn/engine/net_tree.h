@@ -23,7 +23,8 @@ struct cmn_net_traits {
     /* A sample may contain other images of the list besides the one with which it begins, as with
      * mosaic and mixup. */
     int draws_images;
-    int letterboxes;    /* a detector's input has the image between grey bars */
+    /* A detector's input has the image between grey bars; networks with [detection] stretch it. */
+    int letterboxes;
     int loader_threads; /* threads of the trainer that load images */
     int predicts_only;  /* it was read only for predictions, besides the network that trains */
     int lacks_weights;  /* a weights file did not fill all weights, or contained more */

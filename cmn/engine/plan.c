@@ -79,8 +79,8 @@ static void add_own(struct blocks *b, const layer *l)
                          l->c_cpu,
                          l->dc_cpu,
                          l->binary_input};
-    int locked =
-        gpu_index >= 0 && cmn_tree_layer(l).finds_boxes; /* page-locked, so not from malloc() */
+    /* page-locked, so not from malloc() */
+    int locked = gpu_index >= 0 && cmn_tree_layer(l).finds_boxes;
 
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
         if (!locked || (own[i] != l->output && own[i] != l->delta)) {

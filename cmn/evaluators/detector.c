@@ -53,7 +53,9 @@ static void *load(void *self)
 {
     struct loader *l = self;
 
-    l->image = cmn_image_load(l->net, l->path, cmn_net_detector_fit(l->net));
+    l->image = cmn_image_load(l->net, l->path,
+                              cmn_net_traits(l->net).letterboxes ? CMN_IMAGE_LETTERBOX
+                                                                 : CMN_IMAGE_STRETCH);
     return NULL;
 }
 

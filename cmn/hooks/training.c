@@ -617,7 +617,8 @@ int cmn_before_micro_batch(struct network *net)
     if (!t) {
         return net->batch;
     }
-    cmn_net_take_batch(t->model.net, net);
+    cmn_network(t->model.net)->input = net->input;
+    cmn_network(t->model.net)->truth = net->truth;
     images = cmn_trainer_before_micro_batch(t);
     cmn_tree_update_copy(net, cmn_network(t->model.net)); /* validation resizes the network */
     return images;
