@@ -48,20 +48,13 @@ size_t cmn_batch_norm_doubles(size_t n)
     return 1 + 2 * n;
 }
 
-static double count_of(const double *const *part, int parts)
+void cmn_batch_norm_merge(double *into, const double *const *part, int parts, size_t n)
 {
     double count = 0;
 
     for (int k = 0; k < parts; k++) {
         count += part[k][0];
     }
-    return count;
-}
-
-void cmn_batch_norm_merge(double *into, const double *const *part, int parts, size_t n)
-{
-    double count = count_of(part, parts);
-
     into[0] = count;
     for (size_t i = 1; i <= n; i++) {
         double first = part[0][i], shift = 0, squares = 0, mean;
@@ -78,10 +71,9 @@ void cmn_batch_norm_merge(double *into, const double *const *part, int parts, si
     }
 }
 
-static void add(double *into, const double *const *part, int parts, size_t n)
+void cmn_batch_norm_add(double *into, const double *const *part, int parts, size_t n)
 {
-    into[0] = count_of(part, parts);
-    for (size_t i = 1; i <= 2 * n; i++) {
+    for (size_t i = 0; i <= 2 * n; i++) {
         into[i] = 0;
         for (int k = 0; k < parts; k++) {
             into[i] += part[k][i];
@@ -407,7 +399,7 @@ void cmn_batch_norm_backward(struct cmn_batch_norm *s, float *mean_delta, float 
         own[1 + i] = (double)m[i];
         own[1 + n + i] = (double)v[i];
     }
-    all = exchange(s, add, n);
+    all = exchange(s, cmn_batch_norm_add, n);
     for (size_t i = 0; i < n; i++) {
         m[i] = (float)(all[1 + i] * (count / all[0]));
         v[i] = (float)(all[1 + n + i] * (count / all[0]));

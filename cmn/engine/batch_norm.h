@@ -70,4 +70,7 @@ size_t cmn_batch_norm_doubles(size_t n);
  * order. */
 void cmn_batch_norm_merge(double *into, const double *const *part, int parts, size_t n);
 
+/* Local. *into becomes the plain sums of all `parts` descriptions, added in their order. */
+void cmn_batch_norm_add(double *into, const double *const *part, int parts, size_t n);
+
 #endif

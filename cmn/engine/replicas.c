@@ -81,25 +81,14 @@ void cmn_replicas_broadcast(const struct cmn_gradients *g, struct cmn_net *net,
 
 /* ---- averages ---- */
 
-/* Adds up the counts, means and variances of the parts: a replacement of cmn_batch_norm_merge() for
- * plain means over ranks that all have the same weight. */
-static void add(double *into, const double *const *part, int parts, size_t n)
-{
-    for (size_t i = 0; i <= 2 * n; i++) {
-        into[i] = 0;
-        for (int k = 0; k < parts; k++) {
-            into[i] += part[k][i];
-        }
-    }
-}
-
 static int is_mean(const struct cmn_tensor *t)
 {
     return t->kind == CMN_STATISTIC && !strcmp(t->name, "rolling_mean");
 }
 
 /* Merges the statistics of n filters over all ranks, and returns them in `room` or `mine`, which
- * have cmn_batch_norm_doubles(n) doubles each.
+ * have cmn_batch_norm_doubles(n) doubles each. `plain`: returns plain sums, for means over ranks that
+ * all have the same weight.
  *
  * A binomial tree reduces to rank 0, then rank 0 broadcasts the result. After the round of `step`,
  * rank r, a multiple of 2 * step, has merged the statistics of the ranks r to r + 2 * step - 1. So
@@ -120,7 +109,7 @@ static double *merge_over_ranks(double *mine, double *room, size_t n, int plain,
         }
         if (t->rank + step < t->size) {
             cmn_mpi_recv(theirs, bytes, t->rank + step, STATISTICS_TAG, t->world);
-            (plain ? add : cmn_batch_norm_merge)(merged, part, 2, n);
+            (plain ? cmn_batch_norm_add : cmn_batch_norm_merge)(merged, part, 2, n);
             mine = merged;
             merged = before;
         }
