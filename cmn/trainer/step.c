@@ -57,6 +57,7 @@ int cmn_step_after_micro_batch(struct cmn_step *p)
     int last = cmn_step_is_last(p);
 
     CMN_EXTENSIONS(p, after_micro_batch, p);
+    cmn_status_compute("the update");
     p->micro_batch = last ? 0 : p->micro_batch + 1;
     return last;
 }

@@ -24,13 +24,6 @@ static void after_layer(void *self, struct cmn_step *p, int backward, int layer)
     }
 }
 
-static void after_micro_batch(void *self, struct cmn_step *p)
-{
-    (void)self;
-    (void)p;
-    cmn_status_compute("the update");
-}
-
 static void before_exchange(void *self, struct cmn_step *p)
 {
     (void)self;
@@ -56,7 +49,6 @@ const struct cmn_extension cmn_status_extension = {
     .name = "status for the watchdog",
     .before_micro_batch = before_micro_batch,
     .after_layer = after_layer,
-    .after_micro_batch = after_micro_batch,
     .before_exchange = before_exchange,
     .after_exchange = compute,
     .after_update = after_update,
