@@ -34,7 +34,7 @@ static void open_cpu(struct cmn_gradients *g, size_t floats, const struct cmn_bl
 
 static void move_cpu(struct cmn_gradients *g, const struct cmn_tensor *t, size_t at)
 {
-    move(t->at, g->flat + at, t->n, 1);
+    move(t->at, g->flat + at, t->n, 0); /* both are 0: nothing was trained yet */
     if (g->exchange.weights) {
         move(t->weight, g->exchange.weights + at, t->n, g->fills_weights);
     }

@@ -115,7 +115,7 @@ struct cmn_block_memory {
 };
 
 /* Collective if functions of `memory` are, else local. Lists the tensors of net and moves its
- * gradients, with their values, into the flat buffer. It also moves the weights if there is memory
+ * gradients into the flat buffer, where they begin at 0. It also moves the weights if there is memory
  * for them (on a GPU always). The network must not move in memory until cmn_gradients_close().
  * `memory` may be NULL. */
 void cmn_gradients_open(struct cmn_gradients *g, struct cmn_net *net,

@@ -91,8 +91,7 @@ static double part_of_cache(const struct cmn_memory_question *q)
     return (all < most ? all : most) / s->topology.intra_size;
 }
 
-/* Returns the bytes of the network on this rank. At the start the gradients exist twice, while they
- * move to the flat buffer. Rank 0 also has a copy of it, the checkpoint that is being written,
+/* Returns the bytes of the network on this rank. Rank 0 also has a copy of it, the checkpoint that is being written,
  * without the sums of cmn_exact and the gradients if they hold no momentum. Two more copies are not
  * counted: they exist if the next checkpoint is due before this one is on the disk. */
 static double network(const struct cmn_memory_question *q, int first, int end)
@@ -105,7 +104,7 @@ static double network(const struct cmn_memory_question *q, int first, int end)
     if (s->topology.rank == 0 && s->options.checkpoint > 0) {
         return 2 * own + flat * (kept + cmn_optimizer_blocks(o, 0, 0) - o->policy->own_velocity);
     }
-    return own + flat * (kept ? kept : 1);
+    return own + flat * kept;
 }
 
 /* Returns what this rank needs with this share of a step. */

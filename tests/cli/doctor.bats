@@ -307,7 +307,7 @@ sys.exit(status)' "$@"
         took=$(peak "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_validate off -clear $keys)
         echo "$keys: said $said MiB, took $took MiB"
         # A copy of the network is 49 MiB.
-        ((took > 150 && said > took - 25 && said < took + 25))
+        ((took > 90 && said > took - 25 && said < took + 25))
     done <<<"
 -cmn_checkpoint 3
 -cmn_checkpoint 3 -cmn_ema .9
