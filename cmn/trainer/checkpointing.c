@@ -87,7 +87,6 @@ static void add_weights(struct cmn_checkpointing *c, struct cmn_snapshot *to)
 /* Keeps what was summed since the last row of the report. */
 static void fill_row(struct cmn_checkpointing *c, int row_made)
 {
-    struct cmn_kept *p = &c->step->kept;
     const struct cmn_row_sums *sums = &c->step->sums;
     const double now[CMN_ROW_VALUES] = {
         sums->loss,     sums->right, sums->images,        sums->compute,
@@ -95,11 +94,6 @@ static void fill_row(struct cmn_checkpointing *c, int row_made)
 
     for (int i = 0; i < CMN_ROW_VALUES; i++) {
         c->row[i] = row_made ? 0 : now[i];
-    }
-    if (row_made) {
-        p->row_due = 0;
-        p->row_at = cmn_step_iteration(c->step);
-        p->row_seen = cmn_net_seen(c->model->net);
     }
 }
 

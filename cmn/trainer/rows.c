@@ -172,6 +172,9 @@ static void after_step(void *self, struct cmn_step *p)
     /* With local SGD and double buffering a row waits until sums have arrived. */
     p->due.row = !p->kept.validation_pending &&
                  (p->due.scheduled || (p->kept.row_due && p->sums.images > 0));
+    if (p->due.row) {
+        remember_row(p);
+    }
 }
 
 /* Says at the end of a training how many steps were discarded or clipped. */
@@ -189,9 +192,6 @@ static void tell_counts(const struct cmn_step *p)
 static void report(void *self, struct cmn_step *p)
 {
     (void)self;
-    if (p->due.row) {
-        remember_row(p);
-    }
     if (p->due.row || cmn_step_ends_training(p)) {
         make_row(p);
     }
