@@ -105,6 +105,9 @@ int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
                               argv[i + 1]);
         }
     }
+    if (found->on) {
+        cmn_command_verb_first(kept, argv);
+    }
     for (int i = 0; i < kept; i++) {
         found->clear |= !strcmp(argv[i], "-clear");
     }

@@ -101,6 +101,29 @@ const struct cmn_command *cmn_command_at(int i)
     return i < COMMANDS ? &table[i] : NULL;
 }
 
+static int is_verb(const char *driver, const char *word)
+{
+    int found = 0;
+
+    for (int i = 0; i < COMMANDS; i++) {
+        found |= !strcmp(table[i].driver, driver) && !strcmp(table[i].verb, word);
+    }
+    return found;
+}
+
+void cmn_command_verb_first(int argc, char **argv)
+{
+    char *verb;
+
+    for (int i = 3; i < argc && argv[2][0] == '-'; i++) {
+        if (is_verb(argv[1], argv[i])) {
+            verb = argv[i];
+            memmove(argv + 3, argv + 2, (size_t)(i - 2) * sizeof *argv);
+            argv[2] = verb;
+        }
+    }
+}
+
 const struct cmn_command *cmn_command_find(int argc, char **argv)
 {
     for (int i = 0; i < COMMANDS && argc > 1; i++) {

@@ -31,6 +31,10 @@ void cmn_commands_in_both(const char *whose);
 /* Returns row i of the table, or NULL after the last one. */
 const struct cmn_command *cmn_command_at(int i);
 
+/* Moves the verb behind the driver: many write `detector -map -dont_show train …`, as Darknet, which
+ * takes its options out first, lets them. */
+void cmn_command_verb_first(int argc, char **argv);
+
 /* Returns the command that the arguments name. Never NULL: for an unknown one, returns a row that
  * is refused. */
 const struct cmn_command *cmn_command_find(int argc, char **argv);

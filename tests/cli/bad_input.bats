@@ -366,6 +366,12 @@ END
     fails_clearly '^cmn\[rank 1@.*environment: CMN_DEBUG_BUCKET_MB=0: the value must be a number' "${mpiexec[@]}" -n 2 "$otherwise" "$DARKNET" "${train[@]}" -cmn
 }
 
+@test "options before the verb, as many scripts have them" {
+    darknet_on 2 classifier -dont_show -clear train small.data mlp.cfg -cmn >train.log 2>&1 || { cat train.log; false; }
+    grep '^cmn: 2 ranks on 1 node' train.log
+    fails_clearly_on 2 '-cmn does not work with classifier: ' classifier -clear small.data mlp.cfg -cmn
+}
+
 @test "-gpus with several devices" {
     fails_clearly_on 2 '-gpus 0,1: .*each rank trains on one device' "${train[@]}" -cmn -gpus 0,1
 }
