@@ -69,6 +69,18 @@ void cmn_arguments_drop_elsewhere(int *argc, char **argv)
     *argc = kept;
 }
 
+void cmn_arguments_drop_gpus(int *argc, char **argv)
+{
+    for (int i = 0; i + 1 < *argc; i++) {
+        if (!strcmp(argv[i], "-gpus")) {
+            cmn_say("-gpus %s has no effect: each rank of a node takes the GPU of its own number",
+                    argv[i + 1]);
+            memmove(argv + i, argv + i + 2, (size_t)(*argc - i - 1) * sizeof *argv);
+            *argc -= 2;
+        }
+    }
+}
+
 int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
                        struct cmn_arguments *found)
 {

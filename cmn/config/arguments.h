@@ -21,6 +21,9 @@ int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
  * instead. */
 void cmn_arguments_drop_elsewhere(int *argc, char **argv);
 
+/* Removes `-gpus N`, which would give all ranks of a node the same GPU, and says so. */
+void cmn_arguments_drop_gpus(int *argc, char **argv);
+
 /* Declares that this Darknet is AlexeyAB's, so that there are no such options. Must be called
  * before all other functions. */
 void cmn_arguments_none_elsewhere(void);

@@ -486,6 +486,9 @@ void cmn_init(int *argc, char **argv)
     }
     refuse_copies();
     cmn_arguments_drop_elsewhere(argc, argv);
+    if (cmn_job.topology.intra_size > 1) {
+        cmn_arguments_drop_gpus(argc, argv);
+    }
     check_words(*argc, argv);
     cmn_watchdog_open(&cmn_job.topology, &cmn_job.options);
 }

@@ -656,6 +656,8 @@ rnn() {
     train_on 5 mlp.cfg
     train_on 1 mlp.cfg -i 4
     train_on 1 mlp.cfg -gpus 3
+    train_on 3 mlp.cfg -gpus 0 # Darknet would give all ranks that one
+    grep -qx 'cmn: -gpus 0 has no effect: each rank of a node takes the GPU of its own number' train.log
     fails_clearly_on 1 'GPU 5 cannot be used' classifier train small.data mlp.cfg -cmn -i 5
     FAKE_GPUS=2
     fails_clearly_on 3 'ranks 0 and 2 of this node .* use the same GPU, number 0 of 2: start no more ranks on a node than it has GPUs' classifier train small.data mlp.cfg -cmn
