@@ -59,7 +59,7 @@ struct cmn_writer *cmn_writer_open(const char *folder, const char *name, int kee
     struct cmn_writer *w;
     int fd, bad;
 
-    if (!cmn_directory_takes(name)) {
+    if (keep && !cmn_directory_takes(name)) {
         cmn_fail("%s is too long a name for checkpoints", name);
         return NULL;
     }
@@ -76,7 +76,7 @@ struct cmn_writer *cmn_writer_open(const char *folder, const char *name, int kee
     bad = keep_lock(w, fd);
     if (bad) {
         cmn_fail_in("%s", folder);
-    } else {
+    } else if (keep) {
         cmn_atomic_sweep_of(folder, is_of, name);
         bad = cmn_directory_unhide(fd, name);
         if (bad) {

@@ -210,7 +210,7 @@ void cmn_batch_norm_close(struct cmn_batch_norm *s)
         cmn_device_free(s->gathered);
     } else {
         cmn_window_close(s->window);
-        MPI_Comm_free(&s->inter);
+        MPI_CALL(MPI_Comm_free(&s->inter));
     }
     free(s->own);
     free(s->all);

@@ -59,7 +59,7 @@ void cmn_trace_close(struct cmn_trace *trace)
         return;
     }
     cmn_timeline_close();
-    MPI_Comm_free(&trace->comm);
+    MPI_CALL(MPI_Comm_free(&trace->comm));
     cmn_trace_file_close(&trace->file);
     free(trace);
 }

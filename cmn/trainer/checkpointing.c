@@ -226,10 +226,10 @@ static void close_checkpointing(void *self)
     if (!c) {
         return;
     }
-    if (c->writer) {
+    if (c->writer && cmn_checkpointing_takes(c)) {
         wait_for_writer(c);
-        cmn_writer_close(c->writer);
     }
+    cmn_writer_close(c->writer);
     p->checkpoint_lost = c->lost;
     cmn_snapshot_free(c->ready);
     cmn_checkpoint_free(c->file);

@@ -64,4 +64,6 @@ void cmn_extensions_close(struct cmn_step *p)
         }
     }
     p->extensions = 0;
+    p->nonfinite = NULL;
+    p->norm = NULL;
 }

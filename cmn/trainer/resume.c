@@ -187,7 +187,7 @@ struct cmn_checkpointing *cmn_resume(struct cmn_step *step)
 
     *c = (struct cmn_checkpointing){.session = s, .model = m, .step = step};
     if (s->topology.rank == 0) {
-        c->writer = cmn_writer_open(s->backup, m->name, kept());
+        c->writer = cmn_writer_open(s->backup, m->name, s->options.checkpoint > 0 ? kept() : 0);
         if (!c->writer) {
             cmn_fatal_reason();
         }

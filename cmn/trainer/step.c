@@ -103,7 +103,9 @@ static void save(struct cmn_step *p)
         CMN_EXTENSIONS(p, save, p);
     }
     if (cmn_step_ends_training(p) && !cmn_optimizer_synchronised(&p->model->optimizer)) {
+        cmn_status_wait("the average of the weights");
         agree_on_weights(p, 1);
+        cmn_status_wait(NULL);
     }
 }
 

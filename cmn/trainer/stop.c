@@ -8,13 +8,6 @@
 #include "report/report.h"
 #include "trainer/extension.h"
 
-static void begin(void *self, struct cmn_step *p)
-{
-    (void)self;
-    (void)p;
-    cmn_stop_catch();
-}
-
 static void before_exchange(void *self, struct cmn_step *p)
 {
     float *metrics = p->model->optimizer.metrics;
@@ -53,7 +46,6 @@ static void after_step(void *self, struct cmn_step *p)
 
 const struct cmn_extension cmn_stop_extension = {
     .name = "stop requests",
-    .begin = begin,
     .before_exchange = before_exchange,
     .after_sums = after_sums,
     .after_step = after_step,

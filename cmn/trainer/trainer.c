@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/stop_request.h"
 #include "base/timeline.h"
 #include "engine/convolution.h"
 #include "engine/replicas.h"
@@ -195,6 +196,7 @@ static void start(struct cmn_trainer *t)
     }
     t->started = 1;
     warn_of_memory(t);
+    cmn_stop_catch();
     introduce(t);
     cmn_feed_tell_rate(&t->feed);
     cmn_step_begin(&t->step);
