@@ -34,7 +34,7 @@ struct cmn_draft {
 int cmn_draft_open(struct cmn_draft *d, const char *file);
 
 /* Publishes the file. Returns 0, or -1 with errno; then what was written is gone, and `file` is what
- * it was. */
+ * it was, unless only closing it has failed. */
 int cmn_draft_commit(struct cmn_draft *d, const char *file);
 
 /* Removes what was written, if there is a draft. Keeps errno. */

@@ -91,7 +91,7 @@ static int parse(const char *s, struct cmn_label *label)
             return -1;
         }
     }
-    return end[strspn(end, " \t")] ? -1 : 0;
+    return end[strspn(end, " \t\v\f")] ? -1 : 0;
 }
 
 /* Drops a byte order mark and the end of the line, and makes bytes of 0 visible. */
@@ -104,21 +104,25 @@ static void clean(struct cmn_labels *l, size_t n)
     }
     s = l->line == 1 ? cmn_cfg_behind_mark(l->text) : l->text;
     memmove(l->text, s, strlen(s) + 1);
-    for (n = strlen(l->text); n && strchr(" \t\r\n", l->text[n - 1]); n--) {
+    for (n = strlen(l->text); n && strchr(" \t\v\f\r\n", l->text[n - 1]); n--) {
         l->text[n - 1] = '\0';
     }
 }
 
 int cmn_labels_next(struct cmn_labels *l, struct cmn_label *label)
 {
-    for (ssize_t n; (n = getline(&l->text, &l->room, l->file)) >= 0;) {
+    ssize_t n;
+
+    /* Without memory for a line getline() fails and sets no flag of the stream. */
+    while ((n = getline(&l->text, &l->room, l->file)) >= 0 && !ferror(l->file)) {
         l->line++;
         clean(l, (size_t)n);
         if (l->text[0]) {
             return parse(l->text, label) ? bad(l) : 1;
         }
     }
-    return ferror(l->file) ? cmn_fail("%s: %s", l->name, strerror(errno)) : 0;
+    l->failed = ferror(l->file) || !feof(l->file);
+    return l->failed ? cmn_fail("%s: %s", l->name, strerror(errno)) : 0;
 }
 
 struct cmn_label *cmn_labels_read(const char *name, int *n)

@@ -17,7 +17,8 @@ struct cmn_labels {
     FILE *file;
     char *text;
     size_t room;
-    int line; /* number of the last line that was read, from 1 on */
+    int line;   /* number of the last line that was read, from 1 on */
+    int failed; /* the file cannot be read further */
 };
 
 /* Opens the copy of the file that this host has (data/scatter.h). Returns 0, or an errno. `name`
@@ -26,7 +27,7 @@ int cmn_labels_open(struct cmn_labels *l, const char *name);
 void cmn_labels_close(struct cmn_labels *l);
 
 /* Reads the next box. Returns 1, or 0 at the end of the file, or -1 with a reason that names file
- * and line: the line is no label, and the next call reads the one after it. */
+ * and line: the line is no label, and the next call reads the one after it; unless l->failed. */
 int cmn_labels_next(struct cmn_labels *l, struct cmn_label *label);
 
 /* Reads a whole file, and sets *n to the number of boxes. Ends the job if it cannot be read, or if a

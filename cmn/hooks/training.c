@@ -573,6 +573,9 @@ float *cmn_read_labels(const char *file, int *n)
     all = cmn_calloc((size_t)*n * NUMBERS + 1, sizeof *all);
     for (int i = 0; i < *n; i++) {
         const struct cmn_label *l = &label[i];
+        if (l->class < 0) {
+            cmn_fatal("%s: class %d of box %d: classes count from 0", file, l->class, i + 1);
+        }
         memcpy(all + (size_t)i * NUMBERS,
                (float[NUMBERS]){(float)l->class, l->x, l->y, l->width, l->height},
                NUMBERS * sizeof *all);

@@ -2,8 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <link.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -54,6 +54,7 @@ void cmn_compare_program(const struct cmn_topology *t)
 {
     int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
     void *bytes = MAP_FAILED;
+    uint64_t hash;
     struct stat st;
     char text[128];
 
@@ -64,8 +65,12 @@ void cmn_compare_program(const struct cmn_topology *t)
         cmn_fatal("the program cannot be compared with the other ranks': /proc/self/exe cannot be "
                   "read");
     }
-    snprintf(text, sizeof text, "darknet-cmn %s, code %016llx\n", CMN_VERSION,
-             (unsigned long long)hash_code(bytes, (size_t)st.st_size));
+    hash = hash_code(bytes, (size_t)st.st_size);
+    if (!hash) {
+        cmn_fatal("the program cannot be compared with the other ranks': /proc/self/exe is not the "
+                  "program that runs");
+    }
+    snprintf(text, sizeof text, "darknet-cmn %s, code %016" PRIx64 "\n", CMN_VERSION, hash);
     munmap(bytes, (size_t)st.st_size);
     close(fd);
     cmn_files_compare("program", text, t);

@@ -334,8 +334,9 @@ static void clean_environment(void)
 {
     for (char **variable = environ; *variable;) {
         char *name = cmn_strdup(*variable);
+        const char *before = *variable;
         name[strcspn(name, "=")] = '\0';
-        if (strncmp(name, "GNU", 3) || unsetenv(name)) {
+        if (strncmp(name, "GNU", 3) || unsetenv(name) || *variable == before) {
             variable++;
         }
         free(name);

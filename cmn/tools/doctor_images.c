@@ -98,7 +98,7 @@ static long read_label_file(struct work *w, const struct cmn_doctor_line *l, con
         return 0;
     }
     while ((got = cmn_labels_next(&in, &label))) {
-        if (ferror(in.file)) {
+        if (in.failed) {
             ADD(w, CMN_BAD_LABEL, l, "%s", cmn_reason());
             break;
         }

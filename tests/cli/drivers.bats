@@ -292,7 +292,7 @@ bad() {
     bad numbers/labels/07.txt '07.txt: number 2 of 2 is missing' regressor train numbers.data numbers.cfg <<<'.5'
     bad tags/labels/07.txt '07.txt: tag -1' tag train tag.cfg -data tags.data <<<'-1'
     bad mask/07.txt '07.txt: a mask has more pixels than its image' segmenter train data.data mask.cfg <<<'1 700,85'
-    for line in '1 .5 .5 .3 .3' '1 3;4' '1' '1 0.2 0.3 0.5' 'x 3,4' '1 3,4 5'; do
+    for line in '1 .5 .5 .3 .3' '1 3;4' '1' '1 0.2 0.3 0.5' 'x 3,4' '1 3,4 5' '5,3,4'; do
         bad mask/07.txt "07.txt: not a class and the lengths of a mask, with commas between them: $line" segmenter train data.data mask.cfg <<<"$line"
     done
     for line in '.5 .2 .1' '.5 1,5' '1 .5 .5 .3 .3'; do

@@ -128,6 +128,19 @@ static void a_byte_of_zero_hides_nothing(void **state)
     assert_int_not_equal(cmn_labels_open(&l, file), 0);
 }
 
+static void what_cannot_be_read_is_not_its_end(void **state)
+{
+    struct cmn_labels l;
+    struct cmn_label label;
+
+    (void)state;
+    assert_int_equal(cmn_labels_open(&l, "/tmp"), 0);
+    assert_int_equal(cmn_labels_next(&l, &label), -1);
+    assert_true(l.failed);
+    assert_string_equal(cmn_reason(), "/tmp: Is a directory");
+    cmn_labels_close(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -135,6 +148,7 @@ int main(void)
         cmocka_unit_test(many_boxes),
         cmocka_unit_test(what_is_no_label),
         cmocka_unit_test(a_byte_of_zero_hides_nothing),
+        cmocka_unit_test(what_cannot_be_read_is_not_its_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
