@@ -1,5 +1,6 @@
 #include "base/launcher.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -144,6 +145,35 @@ void cmn_launcher_prepare(const char *library)
 }
 
 /* ---- the end ---- */
+
+/* Ends the connections of this process before the process, which no signal may bring forward. */
+static _Noreturn void end_connections_first(int status)
+{
+    enum { DESCRIPTORS = 1024 };
+    struct timespec left = {.tv_nsec = 200000000};
+    sigset_t all;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+    for (int fd = STDERR_FILENO + 1; fd < DESCRIPTORS; fd++) {
+        shutdown(fd, SHUT_RDWR); /* what is no socket stays open */
+    }
+    nanosleep(&left, NULL);
+    _exit(status);
+}
+
+void cmn_launcher_abort(int status)
+{
+    /* MPI has loaded PMIx where it uses it. The first variable is Open MPI 4's. */
+    void *pmix =
+        getenv("OMPI_MCA_orte_launch") ? dlopen("libpmix.so.2", RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    int (*abort_job)(int, const char *, void *, size_t);
+
+    *(void **)&abort_job = pmix ? dlsym(pmix, "PMIx_Abort") : NULL;
+    if (abort_job && abort_job(status, "", NULL, 0) == 0) {
+        end_connections_first(status);
+    }
+}
 
 enum cmn_launcher_kind cmn_launcher_above(pid_t *pid)
 {

@@ -99,6 +99,7 @@ static void end_job(const char *message, const char *kind, int node, void (*mean
     if (!atomic_load(&mpi_is_up) || cmn_job.topology.size == 1 || MPI_Finalized(&over) || over) {
         _exit(status);
     }
+    cmn_launcher_abort(status);
     MPI_Abort(MPI_COMM_WORLD, status);
     _exit(status);
 }
