@@ -24,7 +24,7 @@ int cmn_atomic_commit(int fd, const char *name, const char *file);
 /* Does the same with the permissions `mode`, e.g. 0600. */
 int cmn_atomic_commit_as(int fd, const char *name, const char *file, unsigned mode);
 
-/* The same over a stream: a new file that is to replace another one. */
+/* A draft is a new file that is written by a stream, and is to replace another one. */
 struct cmn_draft {
     FILE *out;       /* NULL: there is none */
     char name[4200]; /* as in cmn_atomic_open() */

@@ -106,7 +106,7 @@ void cmn_tree_write_weights(network *net, FILE *out, int cutoff, int average);
  * last layer, or, if other layers may follow it, the last one that finds boxes. */
 int cmn_tree_detector(const network *net);
 
-/* What Darknet does with a layer. */
+/* This says what Darknet does with a layer. */
 struct cmn_tree_layer {
     const char *name;    /* Darknet's name for the type; static */
     int finds_boxes;     /* of classes */
@@ -129,6 +129,11 @@ struct cmn_tree_part {
     const char *name;     /* "uf." */
     size_t at;            /* offset of the pointer to it in struct layer */
 };
+
+#define CMN_TREE_PART(of, or_of, name, field)   \
+    {                                           \
+        of, or_of, name, offsetof(layer, field) \
+    }
 
 /* All of them, in the order of weights files; the last entry has no name. */
 extern const struct cmn_tree_part cmn_tree_parts[];

@@ -7,7 +7,7 @@
 
 struct cmn_net;
 
-/* What cfg, device and Darknet decide. Texts are static. */
+/* Cfg, device and Darknet decide these traits. Texts are static. */
 struct cmn_net_traits {
     int uses_adam; /* the update uses Adam */
     /* A key of the cfg that makes the update different from momentum's and Adam's, or NULL. */

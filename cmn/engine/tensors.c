@@ -33,7 +33,7 @@ struct field {
     }
 #endif
 
-/* What a layer trains. */
+/* A layer trains these tensors. */
 enum { WEIGHTS, BIASES, SCALES, TRAINED };
 static const struct {
     struct field weight, gradient, m, v; /* m and v: Adam's moments */

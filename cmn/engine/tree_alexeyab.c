@@ -410,31 +410,27 @@ struct cmn_tree_layer cmn_tree_layer(const layer *l)
     };
 }
 
-#define PART(of, or_of, name, field)            \
-    {                                           \
-        of, or_of, name, offsetof(layer, field) \
-    }
 const struct cmn_tree_part cmn_tree_parts[] = {
-    PART(RNN, CRNN, "input_layer.", input_layer),
-    PART(RNN, CRNN, "self_layer.", self_layer),
-    PART(RNN, CRNN, "output_layer.", output_layer),
-    PART(GRU, GRU, "input_z.", input_z_layer),
-    PART(GRU, GRU, "input_r.", input_r_layer),
-    PART(GRU, GRU, "input_h.", input_h_layer),
-    PART(GRU, GRU, "state_z.", state_z_layer),
-    PART(GRU, GRU, "state_r.", state_r_layer),
-    PART(GRU, GRU, "state_h.", state_h_layer),
-    PART(LSTM, CONV_LSTM, "wf.", wf),
-    PART(LSTM, CONV_LSTM, "wi.", wi),
-    PART(LSTM, CONV_LSTM, "wg.", wg),
-    PART(LSTM, CONV_LSTM, "wo.", wo),
-    PART(LSTM, CONV_LSTM, "uf.", uf),
-    PART(LSTM, CONV_LSTM, "ui.", ui),
-    PART(LSTM, CONV_LSTM, "ug.", ug),
-    PART(LSTM, CONV_LSTM, "uo.", uo),
-    PART(CONV_LSTM, CONV_LSTM, "vf.", vf),
-    PART(CONV_LSTM, CONV_LSTM, "vi.", vi),
-    PART(CONV_LSTM, CONV_LSTM, "vo.", vo),
+    CMN_TREE_PART(RNN, CRNN, "input_layer.", input_layer),
+    CMN_TREE_PART(RNN, CRNN, "self_layer.", self_layer),
+    CMN_TREE_PART(RNN, CRNN, "output_layer.", output_layer),
+    CMN_TREE_PART(GRU, GRU, "input_z.", input_z_layer),
+    CMN_TREE_PART(GRU, GRU, "input_r.", input_r_layer),
+    CMN_TREE_PART(GRU, GRU, "input_h.", input_h_layer),
+    CMN_TREE_PART(GRU, GRU, "state_z.", state_z_layer),
+    CMN_TREE_PART(GRU, GRU, "state_r.", state_r_layer),
+    CMN_TREE_PART(GRU, GRU, "state_h.", state_h_layer),
+    CMN_TREE_PART(LSTM, CONV_LSTM, "wf.", wf),
+    CMN_TREE_PART(LSTM, CONV_LSTM, "wi.", wi),
+    CMN_TREE_PART(LSTM, CONV_LSTM, "wg.", wg),
+    CMN_TREE_PART(LSTM, CONV_LSTM, "wo.", wo),
+    CMN_TREE_PART(LSTM, CONV_LSTM, "uf.", uf),
+    CMN_TREE_PART(LSTM, CONV_LSTM, "ui.", ui),
+    CMN_TREE_PART(LSTM, CONV_LSTM, "ug.", ug),
+    CMN_TREE_PART(LSTM, CONV_LSTM, "uo.", uo),
+    CMN_TREE_PART(CONV_LSTM, CONV_LSTM, "vf.", vf),
+    CMN_TREE_PART(CONV_LSTM, CONV_LSTM, "vi.", vi),
+    CMN_TREE_PART(CONV_LSTM, CONV_LSTM, "vo.", vo),
     {0},
 };
 

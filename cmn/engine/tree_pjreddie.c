@@ -157,28 +157,24 @@ struct cmn_tree_layer cmn_tree_layer(const layer *l)
     };
 }
 
-#define PART(of, or_of, name, field)            \
-    {                                           \
-        of, or_of, name, offsetof(layer, field) \
-    }
 const struct cmn_tree_part cmn_tree_parts[] = {
-    PART(RNN, CRNN, "input_layer.", input_layer),
-    PART(RNN, CRNN, "self_layer.", self_layer),
-    PART(RNN, CRNN, "output_layer.", output_layer),
-    PART(GRU, GRU, "uz.", uz),
-    PART(GRU, GRU, "wz.", wz),
-    PART(GRU, GRU, "ur.", ur),
-    PART(GRU, GRU, "wr.", wr),
-    PART(GRU, GRU, "uh.", uh),
-    PART(GRU, GRU, "wh.", wh),
-    PART(LSTM, LSTM, "uf.", uf),
-    PART(LSTM, LSTM, "ui.", ui),
-    PART(LSTM, LSTM, "ug.", ug),
-    PART(LSTM, LSTM, "uo.", uo),
-    PART(LSTM, LSTM, "wf.", wf),
-    PART(LSTM, LSTM, "wi.", wi),
-    PART(LSTM, LSTM, "wg.", wg),
-    PART(LSTM, LSTM, "wo.", wo),
+    CMN_TREE_PART(RNN, CRNN, "input_layer.", input_layer),
+    CMN_TREE_PART(RNN, CRNN, "self_layer.", self_layer),
+    CMN_TREE_PART(RNN, CRNN, "output_layer.", output_layer),
+    CMN_TREE_PART(GRU, GRU, "uz.", uz),
+    CMN_TREE_PART(GRU, GRU, "wz.", wz),
+    CMN_TREE_PART(GRU, GRU, "ur.", ur),
+    CMN_TREE_PART(GRU, GRU, "wr.", wr),
+    CMN_TREE_PART(GRU, GRU, "uh.", uh),
+    CMN_TREE_PART(GRU, GRU, "wh.", wh),
+    CMN_TREE_PART(LSTM, LSTM, "uf.", uf),
+    CMN_TREE_PART(LSTM, LSTM, "ui.", ui),
+    CMN_TREE_PART(LSTM, LSTM, "ug.", ug),
+    CMN_TREE_PART(LSTM, LSTM, "uo.", uo),
+    CMN_TREE_PART(LSTM, LSTM, "wf.", wf),
+    CMN_TREE_PART(LSTM, LSTM, "wi.", wi),
+    CMN_TREE_PART(LSTM, LSTM, "wg.", wg),
+    CMN_TREE_PART(LSTM, LSTM, "wo.", wo),
     {0},
 };
 

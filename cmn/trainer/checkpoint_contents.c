@@ -241,7 +241,7 @@ static void add_ema(struct cmn_checkpointing *c, int reading)
     const struct cmn_ema *e = &c->model->optimizer.ema;
     size_t at = 0, n = g->exchange.block.n;
 
-    /* The same on all ranks, unless they do not exchange anything. */
+    /* The average is the same on all ranks, unless they do not exchange anything. */
     add_whole(c, !c->model->optimizer.communicator.sums, "ema.weights",
               cmn_host_copy(&c->model->optimizer, e->weights, n), n * sizeof *e->weights,
               CMN_MERGE_FIRST)

@@ -7,7 +7,7 @@
 
 #include "trainer/checkpoint_contents.h"
 
-/* In both calls c may be NULL: then no checkpoints are taken. */
+/* Both calls take NULL for a training that has no checkpoints. */
 
 /* Local. Returns whether checkpoints are taken. */
 int cmn_checkpointing_takes(const struct cmn_checkpointing *c);

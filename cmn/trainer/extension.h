@@ -74,7 +74,7 @@ struct cmn_row_sums {
     long steps;
 };
 
-/* What is due after a step. */
+/* The extensions say here what is due after a step. */
 struct cmn_due {
     int row;        /* a row of the report, and not only because the training ends */
     int validation; /* the row has a validation */
@@ -82,7 +82,7 @@ struct cmn_due {
     int checkpoint; /* a checkpoint, and not only because the training ends */
 };
 
-/* What extensions keep through a restart: a checkpoint contains it. */
+/* Extensions keep this through a restart: a checkpoint contains it. */
 struct cmn_kept {
     int resumed;            /* the training began from a checkpoint */
     long steps;             /* steps of the runs that this one resumes */

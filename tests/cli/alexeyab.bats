@@ -173,6 +173,12 @@ load alexeyab
         done
         cp kept.txt d/5.txt
     done
+    sed -i.kept 's/^[0-9]*/-1/' d/*.txt
+    run -1 darknet_on 2 "${train[@]}" -cmn_validate 0 -dont_show -cmn
+    [[ $output == *'.txt: class -1 of box 1: classes count from 0'* ]]
+    for kept in d/*.kept; do
+        mv "$kept" "${kept%.kept}"
+    done
     sed -i '/^valid/d' digits.data
     detect_on 2 -map -cmn_validate 0
     grep 'cmn: -map: digits.data names no valid= list: the mAP is that of the training list train.list' train.log
