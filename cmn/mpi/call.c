@@ -37,6 +37,9 @@ void cmn_mpi_require(int code, const char *call)
     if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) {
         snprintf(text, sizeof text, "MPI error %d", code);
     }
+    for (char *end = text; (end = strchr(end, '\n'));) {
+        *end = ' '; /* MPICH tells its stack in lines */
+    }
     (own_mistake(code) ? cmn_fatal : cmn_fatal_lost)("%.*s: %s", name, call, text);
 }
 

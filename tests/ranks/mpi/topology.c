@@ -86,7 +86,9 @@ static void errors_have_reasons(void **state)
     CHECK(code != MPI_SUCCESS);
     said = fatal_of(cmn_mpi_require(code, "MPI_Bcast(nothing)"));
     MPI_Error_string(code, text, &(int){0});
-    CHECK(said && strstr(said, "MPI_Bcast: ") && strstr(said, text) && !check_lost);
+    text[strcspn(text, "\n")] = '\0';
+    CHECK(said && strstr(said, "MPI_Bcast: ") && strstr(said, text) && !strchr(said, '?') &&
+          !check_lost);
     fail_on_all_ranks();
 }
 
