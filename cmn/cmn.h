@@ -145,22 +145,10 @@ int cmn_convolve(const struct cmn_convolution *shape, enum cmn_convolution_resul
 
 /* ---- cfg, data file and lists ---- */
 
-/* Collective. The parser calls it for [net]: reads the cmn_ keys among its options. Returns the
+/* Collective. The parser calls it for [net]: sets the keys of cmn that the cfg has. Returns the
  * images of a micro-batch on this rank, and sets its number of micro-batches; the cfg says `batch`
  * (already divided by subdivisions) and *subdivisions. */
-int cmn_rank_batch(struct network *net, struct list *options, int batch, int *subdivisions);
-
-/* Local. Darknet has looked for a key of a section; the text must stay where it is. */
-void cmn_looked_for_key(const char *key);
-
-/* Local, without -cmn, too. The parser calls it for a number of a section ("[yolo]"; NULL: of a
- * .data file): NULL, or what is wrong with its value ("must be 0 to 1 (of the circle)"), in text
- * that the next call overwrites. */
-const char *cmn_number_refused(const char *section, const char *key, const char *value);
-
-/* Local. The parser calls it at the end of a section: rank 0 names each key of the cfg that Darknet
- * has not looked for. Returns 0, and does nothing, without -cmn. */
-int cmn_unused_keys(struct list *options);
+int cmn_rank_batch(struct network *net, int batch, int *subdivisions);
 
 /* Local. load_network() calls it before it reads the weights file. Returns whether this rank does:
  * only rank 0 does. */
@@ -187,13 +175,18 @@ int cmn_checkpoint_follows(FILE *weights);
  * and resumes the training when the network is there. */
 void cmn_after_data_cfg(struct list *options);
 
-/* Collective. Darknet calls it for .data files, lists and names: as fopen(name, "r"), but rank 0
- * reads the file for all. */
+/* Collective. Darknet calls it for lists and names: as fopen(name, "r"), but rank 0 reads the file
+ * for all, and a list of images comes without blank lines. */
 FILE *cmn_fopen(const char *name);
 
-/* Collective. The same for a cfg, whose text is kept: what is checked and compared is what is
- * parsed. */
+/* Collective. The same for a cfg and for a .data file, which are checked: a fault ends the job. What
+ * is checked and compared is what is parsed: Darknet gets a clean copy, in which each line is
+ * KEY=VALUE or a section. */
 FILE *cmn_open_cfg(const char *name);
+FILE *cmn_open_data(const char *name);
+
+/* Local. Whether Darknet reads such a copy, so that it must not take the blanks out of names. */
+int cmn_line_is_clean(void);
 
 /* Collective. A trainer calls it for a file that each rank reads by itself: it is the same on all
  * of them, or the job ends. */

@@ -43,14 +43,4 @@ int cmn_cfg_int(const struct cmn_cfg_file *cfg, int section, const char *key, in
 /* Counts the numbers of a list "10,13, 16,30"; a # ends the list. */
 int cmn_cfg_numbers_in(const char *list);
 
-/* Returns whether sections of this type ("[yolo]") find boxes with anchors. */
-int cmn_cfg_has_anchors(const char *type);
-
-/* Check the `anchors`, or the `mask`, of such a section. Return NULL if they are right. Otherwise
- * return their line, or the section's if there is none, and write the reason to `why`. */
-const struct cmn_cfg_line *cmn_cfg_bad_anchors(const struct cmn_cfg_file *cfg, int section,
-                                               char *why, size_t bytes);
-const struct cmn_cfg_line *cmn_cfg_bad_mask(const struct cmn_cfg_file *cfg, int section, char *why,
-                                            size_t bytes);
-
 #endif

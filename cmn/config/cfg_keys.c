@@ -4,95 +4,94 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/memory.h"
+#include "config/cfg_numbers.h"
 
 /* These keys are in AlexeyAB's Darknet (commit 59596d78, src/parser.c), and not in pjreddie's. */
 static const char foreign[] =
     " "
-    "adversarial_lr antialiasing assisted_excitation augment_speed "
-    "badlabels_rejection_percentage beta_nms blur bottleneck burnin_update cbn cls_normalizer "
+    "adversarial_lr antialiasing assisted_excitation atoms attention augment_speed "
+    "badlabels_rejection_percentage beta_nms bin_output blur bottleneck burnin_update cbn "
+    "cls_normalizer "
     "contrastive contrastive_color contrastive_jit_flip contrastive_neg_max coordconv "
     "counters_per_class cutmix delta_normalizer dets_for_show dets_for_track dilation "
     "dont_update dropblock dropblock_size_abs dropblock_size_rel dynamic_minibatch ema_alpha "
     "embedding_layer equidistant_point focal_loss gaussian_noise grad_centr group_id "
-    "history_size iou_loss iou_normalizer iou_thresh iou_thresh_kind label_smooth_eps "
-    "learning_rate_min letter_box loss_scale lstm_activation max_chart_loss max_delta "
+    "hidden history_size iou_loss iou_normalizer iou_thresh iou_thresh_kind label_smooth_eps "
+    "learning_rate_min letter_box logistic loss_scale lstm_activation max_chart_loss max_delta "
+    "mean "
     "maxpool_depth maxpool_zero_nonmax mixup mosaic mosaic_bound new_coords nms_kind "
     "num_sigmas_reject_badlabels obj_normalizer objectness_smooth optimized_memory "
     "out_channels peephole resize resize_step rotate scale_wh scale_x_y seq_scales "
     "sequential_subdivisions sgdr_cycle sgdr_mult share_index show_details "
-    "show_receptive_field sim_thresh state_constrain stretch stretch_sway stride_x stride_y "
-    "sway time_normalizer track_ciou_norm track_history_size train_only_bn try_fix_nan "
+    "show_receptive_field sim_thresh state_constrain std stream stretch stretch_sway stride_x "
+    "stride_y "
+    "sway time_normalizer track track_ciou_norm track_history_size train_only_bn try_fix_nan "
     "uc_normalizer unsupervised use_cuda_graph wait_stream weights_normalization "
     "weights_reject_freq weights_type workspace_size_limit_MB yolo_layer yolo_point ";
 
-static const char *elsewhere = foreign;
+static int alexeyab;
 
-void cmn_cfg_keys_none_elsewhere(void)
+void cmn_cfg_keys_are_alexeyabs(void)
 {
-    elsewhere = "";
+    alexeyab = 1;
 }
 
-/* Darknet looks for these keys in [net] only where `needs` asks for them. */
+int cmn_cfg_keys_alexeyab(void)
+{
+    return alexeyab;
+}
+
+/* Darknet looks for these keys of [net] only where another key has one of these values. */
 static const struct {
-    const char *key, *needs;
+    const char *key, *other, *values, *needs;
 } conditional[] = {
-    {"steps", "policy=steps"},
-    {"scales", "policy=steps"},
-    {"step", "policy=step or sigmoid"},
-    {"scale", "policy=step"},
-    {"gamma", "policy=exp or sigmoid"},
-    {"B1", "adam=1"},
-    {"B2", "adam=1"},
-    {"eps", "adam=1"},
+    {"steps", "policy", " steps sgdr ", "policy=steps"},
+    {"scales", "policy", " steps sgdr ", "policy=steps"},
+    {"step", "policy", " step sigmoid ", "policy=step or sigmoid"},
+    {"scale", "policy", " step ", "policy=step"},
+    {"gamma", "policy", " exp sigmoid ", "policy=exp or sigmoid"},
+    {"B1", "adam", " 1 ", "adam=1"},
+    {"B2", "adam", " 1 ", "adam=1"},
+    {"eps", "adam", " 1 ", "adam=1"},
 };
 
-static const char *needs(const char *key)
+static int is_among(const char *list, const char *word)
+{
+    char spaced[64];
+
+    return snprintf(spaced, sizeof spaced, " %s ", word) < (int)sizeof spaced &&
+           strstr(list, spaced);
+}
+
+const char *cmn_cfg_key_needs(const struct cmn_cfg_file *cfg, const char *key)
 {
     for (size_t i = 0; i < sizeof conditional / sizeof conditional[0]; i++) {
         if (!strcmp(key, conditional[i].key)) {
-            return conditional[i].needs;
+            const char *has = cmn_cfg_text(cfg, 0, conditional[i].other, "constant");
+            return is_among(conditional[i].values, has) ? NULL : conditional[i].needs;
         }
     }
     return NULL;
 }
 
-int cmn_cfg_key_elsewhere(const char *key)
+int cmn_cfg_key_of_alexeyab(const char *key)
 {
-    char word[64];
-
-    return snprintf(word, sizeof word, " %s ", key) < (int)sizeof word && strstr(elsewhere, word);
+    return alexeyab && (is_among(foreign, key) || cmn_cfg_number_key(key));
 }
 
-static int contains(const char *const *words, int n, const char *word)
+int cmn_cfg_key_elsewhere(const char *key)
+{
+    return !alexeyab && is_among(foreign, key);
+}
+
+static int contains(const char *const *list, int n, const char *word)
 {
     for (int i = 0; i < n; i++) {
-        if (!strcmp(words[i], word)) {
+        if (!strcmp(list[i], word)) {
             return 1;
         }
     }
     return 0;
-}
-
-void cmn_cfg_key_describe(const char *key, const char *const *looked_for, int n, char *text,
-                          size_t bytes)
-{
-    const char *nearest = cmn_nearest(key, looked_for, n);
-    int is_net = contains(looked_for, n, "policy");
-
-    if (is_net && needs(key)) {
-        snprintf(text, bytes, "has no effect without %s", needs(key));
-        /* This is [route]. */
-    } else if (!strcmp(key, "groups") && contains(looked_for, n, "layers")) {
-        snprintf(text, bytes,
-                 "has no effect: AlexeyAB's Darknet has this key here, this one has not");
-    } else if (contains(looked_for, n, key)) {
-        snprintf(text, bytes, "has no effect: the section has it twice, and the first one counts");
-    } else if (nearest) {
-        snprintf(text, bytes, "has no effect: unknown key; did you mean %s?", nearest);
-    } else {
-        snprintf(text, bytes, "has no effect: unknown key");
-    }
 }
 
 int cmn_data_key_describe(const char *key, int again, char *text, size_t bytes)
@@ -141,18 +140,4 @@ int cmn_cfg_keys_elsewhere(const struct cmn_cfg_file *cfg, char *text, size_t by
         }
     }
     return n;
-}
-
-static char **added;
-static int additions;
-
-void cmn_cfg_keys_add(const char *line)
-{
-    added = cmn_realloc(added, (size_t)additions + 1, sizeof *added);
-    added[additions++] = cmn_strdup(line);
-}
-
-const char *cmn_cfg_keys_at(int i)
-{
-    return i < additions ? added[i] : NULL;
 }

@@ -278,7 +278,7 @@ static const struct {
 } alias[] = {
     {"network", "net"},       {"conv", "convolutional"}, {"deconv", "deconvolutional"},
     {"conn", "connected"},    {"max", "maxpool"},        {"soft", "softmax"},
-    {"lrn", "normalization"},
+    {"lrn", "normalization"}, {"avg", "avgpool"},        {"local_avg", "local_avgpool"},
 };
 
 const struct cmn_cfg_number *cmn_cfg_number_at(int i)
@@ -296,6 +296,27 @@ static const struct cmn_cfg_number *find(const char *section, const char *key)
     return NULL;
 }
 
+int cmn_cfg_number_key(const char *key)
+{
+    for (int i = 0; i < ROWS; i++) {
+        if (!strcmp(table[i].key, key)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+void cmn_cfg_section_name(const char *type, char *name, size_t bytes)
+{
+    snprintf(name, bytes, "%s", type + (type[0] == '['));
+    name[strcspn(name, "]")] = '\0';
+    for (size_t i = 0; i < sizeof alias / sizeof alias[0]; i++) {
+        if (!strcmp(alias[i].name, name)) {
+            snprintf(name, bytes, "%s", alias[i].section);
+        }
+    }
+}
+
 const struct cmn_cfg_number *cmn_cfg_number_find(const char *section, const char *key)
 {
     const struct cmn_cfg_number *number;
@@ -304,13 +325,7 @@ const struct cmn_cfg_number *cmn_cfg_number_find(const char *section, const char
     if (!section || !section[0]) {
         return find("data", key);
     }
-    snprintf(name, sizeof name, "%s", section + (section[0] == '['));
-    name[strcspn(name, "]")] = '\0';
-    for (size_t i = 0; i < sizeof alias / sizeof alias[0]; i++) {
-        if (!strcmp(alias[i].name, name)) {
-            snprintf(name, sizeof name, "%s", alias[i].section);
-        }
-    }
+    cmn_cfg_section_name(section, name, sizeof name);
     number = find(name, key);
     return number || !strcmp(name, "net") ? number : find("layer", key);
 }

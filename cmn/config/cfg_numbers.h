@@ -26,6 +26,12 @@ const struct cmn_cfg_number *cmn_cfg_number_at(int i);
  * by Darknet's other name for it ("[conv]"); NULL or "" stands for a .data file. */
 const struct cmn_cfg_number *cmn_cfg_number_find(const char *section, const char *key);
 
+/* Returns whether any section has a number with this key. */
+int cmn_cfg_number_key(const char *key);
+
+/* Writes the name of a section: "convolutional" for "[conv]", "net" for "[network]". */
+void cmn_cfg_section_name(const char *type, char *name, size_t bytes);
+
 /* Writes the limits with their unit: "1 to 65536 pixels". */
 void cmn_cfg_number_range(const struct cmn_cfg_number *number, char *text, size_t bytes);
 

@@ -48,10 +48,6 @@ extern const struct cmn_tree {
  * until the next call. */
 const char *cmn_tree_refusal(const network *net, char *const *words);
 
-/* Returns the file that contains this line of a cfg, and sets *line to its number. Returns NULL if
- * the parser does not record them. */
-const char *cmn_tree_line_of(const kvp *pair, int *line);
-
 /* Reads a cfg. cmn_tree_free() frees the network. A cfg that Darknet cannot read ends the job. */
 network *cmn_tree_read(const char *cfg);
 void cmn_tree_free(network *net);

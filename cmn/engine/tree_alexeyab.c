@@ -125,13 +125,6 @@ const char *cmn_tree_refusal(const network *net, char *const *words)
     return NULL;
 }
 
-const char *cmn_tree_line_of(const kvp *pair, int *line)
-{
-    (void)pair;
-    *line = 0;
-    return NULL;
-}
-
 network *cmn_tree_read(const char *cfg)
 {
     network *net = cmn_malloc(1, sizeof *net);

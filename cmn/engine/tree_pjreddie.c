@@ -1,4 +1,5 @@
 /* The functions of darknet_tree.h for pjreddie's Darknet. */
+#include "config/cfg_check.h"
 #include "engine/darknet_tree.h"
 
 #include <stddef.h>
@@ -16,12 +17,6 @@ const char *cmn_tree_refusal(const network *net, char *const *words)
     (void)net;
     (void)words;
     return NULL;
-}
-
-const char *cmn_tree_line_of(const kvp *pair, int *line)
-{
-    *line = pair->line;
-    return pair->file;
 }
 
 network *cmn_tree_read(const char *cfg)
@@ -95,10 +90,10 @@ struct cmn_tree_sizes cmn_tree_random_sizes(const network *net)
     const layer *last = &net->layers[net->n - 1];
 
     if ((last->type == YOLO || last->type == REGION) && last->random) {
-        return (struct cmn_tree_sizes){SMALLEST_DETECTOR, LARGEST_DETECTOR, 1};
+        return (struct cmn_tree_sizes){CMN_SMALLEST_DETECTOR, CMN_LARGEST_DETECTOR, 1};
     }
     if (net->random) {
-        return (struct cmn_tree_sizes){SMALLEST_CLASSIFIER, LARGEST_CLASSIFIER, 1};
+        return (struct cmn_tree_sizes){CMN_SMALLEST_CLASSIFIER, CMN_LARGEST_CLASSIFIER, 1};
     }
     return (struct cmn_tree_sizes){0, 0, 1};
 }
@@ -106,7 +101,7 @@ struct cmn_tree_sizes cmn_tree_random_sizes(const network *net)
 struct cmn_tree_sizes cmn_tree_earlier_sizes(const network *net)
 {
     (void)net;
-    return (struct cmn_tree_sizes){SMALLEST_CLASSIFIER, LARGEST_DETECTOR, 1};
+    return (struct cmn_tree_sizes){CMN_SMALLEST_CLASSIFIER, CMN_LARGEST_DETECTOR, 1};
 }
 
 void cmn_tree_take_part(network *net, int micro_batches)

@@ -12,8 +12,6 @@
 #include "base/status.h"
 #include "base/values.h"
 #include "checkpoint/reader.h"
-#include "config/cfg_keys.h"
-#include "config/cfg_numbers.h"
 #include "config/pairs.h"
 #include "data/image_cache.h"
 #include "data/labels.h"
@@ -38,48 +36,6 @@
 
 /* ---- cfg and network ---- */
 
-/* Returns file and line of a key ("my.cfg:7"), or "cfg" if they are unknown. */
-static const char *place_of(const kvp *pair)
-{
-    static char place[512];
-    int line;
-    const char *file = cmn_tree_line_of(pair, &line);
-
-    snprintf(place, sizeof place, file ? "%s:%d" : "cfg", file, line);
-    return place;
-}
-
-/* Warns about a repeated key of cmn: its last value counts, while Darknet uses the first value of
- * its own keys. */
-static void tell_if_repeated(const struct list *options, const node *at)
-{
-    const kvp *later = at->val, *pair;
-
-    for (const node *n = options->front; n != at && cmn_job.topology.rank == 0; n = n->next) {
-        pair = n->val;
-        if (pair->key && !strcmp(pair->key, later->key)) {
-            cmn_warn("%s: %s=%s: the section has this key twice, and the last one counts",
-                     place_of(later), later->key, later->val ? later->val : "");
-            return;
-        }
-    }
-}
-
-static void read_keys(struct list *options)
-{
-    for (const node *n = options->front; n; n = n->next) {
-        const kvp *pair = n->val;
-        int ours = pair->key && !strncmp(pair->key, "cmn_", 4);
-        if (ours) {
-            tell_if_repeated(options, n);
-        }
-        if (ours && cmn_options_set_in_cfg(&cmn_job.options, pair->key, pair->val ? pair->val : "",
-                                           place_of(pair))) {
-            cmn_fatal_reason();
-        }
-    }
-}
-
 /* Ends the job if a key needs hooks that this tree of Darknet lacks. */
 static void refuse_of_tree(void)
 {
@@ -92,7 +48,7 @@ static void refuse_of_tree(void)
     }
 }
 
-int cmn_rank_batch(struct network *net, struct list *options, int batch, int *subdivisions)
+int cmn_rank_batch(struct network *net, int batch, int *subdivisions)
 {
     char *words[] = {NULL, NULL, NULL};
     const char *why;
@@ -101,7 +57,7 @@ int cmn_rank_batch(struct network *net, struct list *options, int batch, int *su
         (cmn_job.command->does == CMN_TRAINS && cmn_net_traits(cmn_net_of(net)).predicts_only)) {
         return batch;
     }
-    read_keys(options);
+    cmn_read_cfg_keys();
     refuse_of_tree();
     cmn_device_agree(&cmn_job.topology, cmn_device_built() ? gpu_index : -1);
     if (cmn_job.command->does == CMN_TRAINS && cmn_job.topology.device < 0) {
@@ -122,102 +78,6 @@ int cmn_rank_batch(struct network *net, struct list *options, int batch, int *su
     *subdivisions = cmn_job.trainer->feed.share.micro_batches;
     cmn_tree_take_part(net, *subdivisions);
     return cmn_job.trainer->feed.share.sequences;
-}
-
-/* The keys that Darknet has looked for in the current section. 128 are enough to find the nearest
- * key. */
-static const char *looked_for[128];
-static int keys;
-
-void cmn_looked_for_key(const char *key)
-{
-    if (cmn_job.on && keys < (int)(sizeof looked_for / sizeof looked_for[0])) {
-        looked_for[keys++] = key;
-    }
-}
-
-const char *cmn_number_refused(const char *section, const char *key, const char *value)
-{
-    static char why[256];
-    const struct cmn_cfg_number *number = cmn_cfg_number_find(section, key);
-
-    return number && cmn_cfg_number_check(number, value, why, sizeof why) ? why : NULL;
-}
-
-/* Parses the cfg that Darknet has read last. Returns -1 if it has read none. */
-static int parse_kept_cfg(struct cmn_cfg_file *cfg)
-{
-    const char *text = cmn_job.cfg;
-    FILE *file = text && text[0] ? fmemopen((char *)text, strlen(text), "r") : NULL;
-
-    if (!file) {
-        return -1;
-    }
-    cmn_cfg_parse(cfg, file, CMN_CFG_BLANKS_GO);
-    fclose(file);
-    return 0;
-}
-
-/* Warns of all keys of AlexeyAB's Darknet in one line, since its cfgs have dozens of them. It comes
- * before the layers are read: one of these may be the reason why the parser ends the program. */
-static void tell_elsewhere(const struct list *options)
-{
-    const kvp *first = options->front ? options->front->val : NULL;
-    int line;
-    const char *name = first ? cmn_tree_line_of(first, &line) : NULL;
-    struct cmn_cfg_file cfg;
-    char text[800];
-    int n;
-
-    if (!name || parse_kept_cfg(&cfg)) {
-        return;
-    }
-    n = cmn_cfg_keys_elsewhere(&cfg, text, sizeof text);
-    if (n) {
-        cmn_warn("%s: %d line%s no effect: AlexeyAB's Darknet has these keys, this one has not: %s",
-                 name, n, n == 1 ? " has" : "s have", text);
-    }
-    cmn_cfg_free(&cfg);
-}
-
-/* Returns whether the section that is being read is [net], where the keys of cmn belong. */
-static int is_net(void)
-{
-    for (int i = 0; i < keys; i++) {
-        if (!strcmp(looked_for[i], "policy")) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
-int cmn_unused_keys(struct list *options)
-{
-    char text[160], line[1024];
-
-    if (!cmn_job.on) {
-        return 0;
-    }
-    if (is_net() && cmn_job.topology.rank == 0) {
-        tell_elsewhere(options);
-    }
-    for (const node *n = options->front; n && cmn_job.topology.rank == 0; n = n->next) {
-        const kvp *pair = n->val;
-        int is_ours = !strncmp(pair->key, "cmn_", 4);
-        if (pair->used || (is_ours && is_net()) || cmn_cfg_key_elsewhere(pair->key)) {
-            continue;
-        }
-        if (is_ours) {
-            snprintf(text, sizeof text, "has no effect here: the keys of cmn belong to [net]");
-        } else {
-            cmn_cfg_key_describe(pair->key, looked_for, keys, text, sizeof text);
-        }
-        snprintf(line, sizeof line, "%s: %s=%s %s", place_of(pair), pair->key, pair->val, text);
-        cmn_cfg_keys_add(line);
-        cmn_warn("%s", line);
-    }
-    keys = 0;
-    return 1;
 }
 
 int cmn_reads_weights(void)
@@ -250,35 +110,10 @@ static void tell_left_out(const struct network *net, const char *cfg)
     }
 }
 
-/* Ends the job for bad anchors or masks: Darknet would train with boxes of half a pixel, or read
- * behind the end of the anchors. */
-static void check_anchors(const char *name)
-{
-    const struct cmn_cfg_line *type, *bad = NULL;
-    struct cmn_cfg_file cfg;
-    char why[256];
-
-    if (parse_kept_cfg(&cfg)) {
-        return;
-    }
-    for (int i = 1; i < cfg.sections; i++) {
-        type = cmn_cfg_find(&cfg, i, NULL);
-        if (cmn_cfg_has_anchors(type->key)) {
-            bad = cmn_cfg_bad_mask(&cfg, i, why, sizeof why);
-            bad = bad ? bad : cmn_cfg_bad_anchors(&cfg, i, why, sizeof why);
-        }
-        if (bad) {
-            cmn_fatal("%s:%d: layer %d, %s: %s", name, bad->line, i - 1, type->key, why);
-        }
-    }
-    cmn_cfg_free(&cfg);
-}
-
 void cmn_after_load_network(struct network *net, const char *cfg)
 {
     if (cmn_job.on) {
         cmn_require_divisible(net);
-        check_anchors(cfg);
         tell_left_out(net, cfg);
         cmn_status_compute("comparing and sharing the network");
         cmn_trainer_attach(net->cmn, cmn_net_of(net), cfg);
@@ -302,100 +137,7 @@ int cmn_checkpoint_follows(FILE *weights)
     return cmn_checkpoint_follows_weights(weights);
 }
 
-/* ---- data files and lists ---- */
-
-static void tell_data_keys(const struct list *options)
-{
-    char why[160];
-
-    for (const node *n = options->front; n && cmn_job.topology.rank == 0; n = n->next) {
-        const kvp *pair = n->val, *before;
-        int again = 0;
-        for (const node *m = options->front; m != n; m = m->next) {
-            before = m->val;
-            again |= !strcmp(before->key, pair->key);
-        }
-        if (cmn_data_key_describe(pair->key, again, why, sizeof why)) {
-            cmn_warn("%s: %s=%s %s", place_of(pair), pair->key, pair->val ? pair->val : "", why);
-        }
-    }
-}
-
-static struct cmn_data_cfg read_data(struct list *options)
-{
-    struct cmn_data_cfg d = {
-        .backup = option_find_str(options, "backup", NULL),
-        .train = option_find_str(options, "train", NULL),
-        .valid = option_find_str(options, "valid", NULL),
-        .labels = option_find_str(options, "labels", NULL),
-        .names = option_find_str(options, "names", NULL),
-        .eval = option_find_str(options, "eval", NULL),
-        .classes = option_find_int_quiet(options, "classes", 0),
-        .top = option_find_int_quiet(options, "top", 1),
-        .tag = cmn_job.command->answer == CMN_CLASSES && option_find_int_quiet(options, "tag", 0),
-    };
-
-    /* Images with several tags have no single class, so top-1 would be meaningless. */
-    if (d.tag) {
-        d.valid = NULL;
-    }
-    return d;
-}
-
-void cmn_after_data_cfg(struct list *options)
-{
-    struct cmn_data_cfg d;
-
-    if (!cmn_job.on || cmn_job.evaluating) {
-        return; /* -map reads the .data file again */
-    }
-    tell_data_keys(options);
-    d = read_data(options);
-    if (cmn_job.command->does == CMN_EVALUATES) {
-        cmn_session_names(&cmn_job, &d);
-    }
-    if (cmn_job.command->does == CMN_TRAINS) {
-        if (d.tag && cmn_pairs_check_trait(&cmn_job.options, CMN_TRAINS_OTHER_FILES,
-                                           "tag=1 in the .data file")) {
-            cmn_fatal_reason();
-        }
-        cmn_session_data(&cmn_job, &d);
-        if (cmn_job.trainer) {
-            cmn_trainer_resume(cmn_job.trainer);
-        }
-    }
-}
-
-FILE *cmn_fopen(const char *name)
-{
-    FILE *file;
-
-    if (!cmn_job.on) {
-        return fopen(name, "r");
-    }
-    cmn_status_file(cmn_job.topology.rank == 0 ? name : NULL);
-    file = cmn_files_broadcast(&cmn_job.topology, name);
-    cmn_status_file(NULL);
-    if (file && !strcmp(name, cmn_job.train_list)) {
-        cmn_job.train_images = cmn_files_count_lines(file);
-        if (cmn_job.trainer) {
-            cmn_feed_scatter(&cmn_job.trainer->feed, file);
-            cmn_trainer_list(cmn_job.trainer, file);
-        }
-    }
-    return file;
-}
-
-FILE *cmn_open_cfg(const char *name)
-{
-    FILE *file = cmn_fopen(name);
-
-    if (cmn_job.on && file) {
-        free(cmn_job.cfg);
-        cmn_job.cfg = cmn_files_text(file);
-    }
-    return file;
-}
+/* ---- data files ---- */
 
 void cmn_require_same_file(const char *file)
 {

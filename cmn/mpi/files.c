@@ -84,22 +84,14 @@ int cmn_files_hash(const char *name, size_t *bytes, uint64_t *hash)
     return failed ? -1 : 0;
 }
 
-/* Returns a stream over a copy of the text in anonymous memory, which fclose() frees; NULL with
- * errno. */
-static FILE *stream_over(const char *text, size_t n)
+FILE *cmn_files_stream(const char *text, size_t bytes)
 {
     int fd = memfd_create("cmn", MFD_CLOEXEC);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "w+b");
 
-    if (!file) {
-        if (fd >= 0) {
-            close(fd);
-        }
-        return NULL;
-    }
-    if (fwrite(text, 1, n, file) != n || fflush(file)) {
-        fclose(file);
-        return NULL;
+    /* It may fail on this rank only: the others would go on. */
+    if (!file || fwrite(text, 1, bytes, file) != bytes || fflush(file)) {
+        cmn_fatal("no memory for a copy of a file's text: %s", strerror(errno));
     }
     rewind(file);
     return file;
@@ -124,10 +116,7 @@ FILE *cmn_files_broadcast(const struct cmn_topology *t, const char *name)
         text = cmn_malloc(head[0] + 1, 1);
     }
     cmn_mpi_bcast(text, head[0], MPI_CHAR, t->world);
-    file = stream_over(text, head[0]);
-    if (!file) { /* maybe only on this rank: the others would continue */
-        cmn_fatal("%s: %s", name, strerror(errno));
-    }
+    file = cmn_files_stream(text, head[0]);
 out:
     free(text);
     return file;

@@ -18,6 +18,10 @@ FILE *cmn_files_broadcast(const struct cmn_topology *t, const char *name);
  * a message that names `what` and the first line that differs; the other ranks return meanwhile. */
 void cmn_files_compare(const char *what, const char *text, const struct cmn_topology *t);
 
+/* Local. Returns a stream over a copy of the text in anonymous memory, which fclose() frees. Ends
+ * the job if there is no memory. */
+FILE *cmn_files_stream(const char *text, size_t bytes);
+
 /* Local. Returns the whole text of a stream over memory. The stream is at its beginning before and
  * afterwards. The caller frees the text. */
 char *cmn_files_text(FILE *file);

@@ -6,7 +6,6 @@
 #include "base/fatal.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "config/cfg_keys.h"
 #include "tools/doctor_images.h"
 #include "tools/tool.h"
 #include "trainer/forecast.h"
@@ -94,26 +93,13 @@ static void check_memory(struct cmn_doctor *d, const struct cmn_session *s,
 
 /* ---- the network ---- */
 
-static void check_keys(struct cmn_doctor *d)
-{
-    for (int i = 0; i < d->cfg.lines && d->t->rank == 0; i++) {
-        const struct cmn_cfg_line *l = &d->cfg.each[i];
-        if (l->key && cmn_cfg_key_elsewhere(l->key)) {
-            cmn_doctor_add(d, CMN_FOREIGN_KEY, l->line, "%s:%d: %s=%.80s", d->cfg_name, l->line,
-                           l->key, l->value);
-        }
-    }
-    for (int i = 0; cmn_cfg_keys_at(i) && d->t->rank == 0; i++) {
-        cmn_doctor_add(d, CMN_UNUSED_KEY, i, "%s", cmn_cfg_keys_at(i));
-    }
-}
-
 /* Collective. Returns whether Darknet would build this network, as far as the doctor knows: Darknet
  * ends the process if it refuses a cfg. */
 static int can_be_built(const struct cmn_doctor *d)
 {
-    long bad = d->problems.count[CMN_BAD_LINE] + d->problems.count[CMN_BAD_NUMBER] +
-               d->problems.count[CMN_BAD_FILTERS] + d->problems.count[CMN_BAD_ANCHORS];
+    const long *n = d->problems.count;
+    long bad = n[CMN_BAD_LINE] + n[CMN_BAD_NUMBER] + n[CMN_BAD_WORD] + n[CMN_BAD_LAYER] +
+               n[CMN_BAD_FILTERS] + n[CMN_BAD_ANCHORS];
 
     MPI_CALL(MPI_Bcast(&bad, 1, MPI_LONG, 0, d->t->world));
     return !bad;
@@ -125,8 +111,7 @@ static void check_network(struct cmn_doctor *d, struct cmn_session *s, double pr
 
     if (!can_be_built(d)) {
         if (out) {
-            fprintf(out,
-                    "memory and unknown keys: not looked at, as Darknet would refuse the cfg\n");
+            fprintf(out, "memory: not looked at, as a training would refuse the cfg\n");
         }
         return;
     }
@@ -134,19 +119,6 @@ static void check_network(struct cmn_doctor *d, struct cmn_session *s, double pr
     /* If keys contradict each other or the network, this ends the job with the same message as a
      * training. */
     f = cmn_forecast_cfg(s, d->cfg_name);
-    if (d->task == CMN_DOCTOR_CLASSES && f.plan.outputs != d->classes) {
-        const struct cmn_cfg_line *l = cmn_cfg_find(&d->data, -1, "classes");
-        if (l) {
-            cmn_doctor_add(d, CMN_BAD_OUTPUTS, 0,
-                           "%s:%d: classes=%d, and the network of %s has %d outputs", d->data_name,
-                           l->line, d->classes, d->cfg_name, f.plan.outputs);
-        } else {
-            cmn_doctor_add(d, CMN_BAD_OUTPUTS, 0,
-                           "%s: without classes= Darknet takes %d, and the network of %s has %d "
-                           "outputs",
-                           d->data_name, d->classes, d->cfg_name, f.plan.outputs);
-        }
-    }
     check_memory(d, s, &f, program, out);
 }
 
@@ -213,7 +185,6 @@ void cmn_tool_doctor(struct cmn_tool_call *call)
     }
     /* From here on only rank 0 adds problems. */
     check_network(d, s, program, out);
-    check_keys(d);
     faults = cmn_problems_count(&d->problems, 0);
     if (out) {
         cmn_problems_print(&d->problems, CMN_LAST_OF_FILES + 1, CMN_PROBLEM_KINDS - 1, out);

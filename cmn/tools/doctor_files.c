@@ -7,8 +7,8 @@
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "config/cfg_check.h"
 #include "config/cfg_keys.h"
-#include "config/cfg_numbers.h"
 #include "engine/inference.h"
 #include "mpi/files.h"
 #include "trainer/session.h"
@@ -79,154 +79,62 @@ static const char *where(const char *file, const struct cmn_cfg_line *l)
     return text;
 }
 
-/* ---- the .data file ---- */
+/* ---- cfg and .data file ---- */
 
-static void check_lines(struct cmn_doctor *d, const char *name, const struct cmn_cfg_file *file,
-                        int is_cfg)
+/* Adds what the check of a training has found. */
+static void add_fault(void *to, enum cmn_cfg_fault fault, int line, const char *text)
 {
-    for (int i = 0; i < file->lines; i++) {
-        const struct cmn_cfg_line *l = &file->each[i];
-        if (!l->key) {
-            cmn_doctor_add(d, CMN_BAD_LINE, l->line, "%s: not an option, KEY=VALUE: %.80s",
-                           where(name, l), l->value);
-        } else if (is_cfg && l->section < 0) {
-            cmn_doctor_add(d, CMN_BAD_LINE, l->line,
-                           "%s: %s stands before the first section, which is [net]", where(name, l),
-                           l->key);
-        }
-    }
+    static const enum cmn_problem_kind kind[] = {
+        [CMN_CFG_BAD_LINE] = CMN_BAD_LINE,       [CMN_CFG_BAD_NUMBER] = CMN_BAD_NUMBER,
+        [CMN_CFG_BAD_WORD] = CMN_BAD_WORD,       [CMN_CFG_BAD_LAYER] = CMN_BAD_LAYER,
+        [CMN_CFG_BAD_FILTERS] = CMN_BAD_FILTERS, [CMN_CFG_BAD_ANCHORS] = CMN_BAD_ANCHORS,
+        [CMN_CFG_BAD_CLASSES] = CMN_BAD_CLASSES, [CMN_CFG_UNUSED_KEY] = CMN_UNUSED_KEY,
+        [CMN_CFG_FOREIGN_KEY] = CMN_FOREIGN_KEY, [CMN_CFG_ADVICE] = CMN_ADVICE,
+    };
+    struct cmn_doctor *d = to;
+
+    cmn_doctor_add(d, kind[fault], line, "%s", text);
 }
 
-/* Adds the numbers that Darknet would refuse. If a section has a key twice, the first one
- * counts. */
-static void check_numbers(struct cmn_doctor *d, const char *name, const struct cmn_cfg_file *file,
-                          int is_cfg)
+static void check_files(struct cmn_doctor *d)
 {
-    char why[160];
+    const struct cmn_cfg_listener listener = {add_fault, d};
+    const struct cmn_cfg_question q = {
+        .name = d->cfg_name,
+        .data_name = d->data_name,
+        .cfg = &d->cfg,
+        .data = &d->data,
+        .answer = d->task == CMN_DOCTOR_BOXES     ? CMN_BOXES
+                  : d->task == CMN_DOCTOR_CLASSES ? CMN_CLASSES
+                                                  : CMN_NO_ANSWER,
+        .trains = 1,
+    };
 
-    for (int i = 0; i < file->lines; i++) {
-        const struct cmn_cfg_line *l = &file->each[i], *type = NULL;
-        const struct cmn_cfg_number *number = NULL;
-        if (is_cfg && l->section >= 0) {
-            type = cmn_cfg_find(file, l->section, NULL);
-        }
-        if (l->key && (type || !is_cfg)) {
-            number = cmn_cfg_number_find(type ? type->key : NULL, l->key);
-        }
-        if (number && l == cmn_cfg_find(file, l->section, l->key) &&
-            cmn_cfg_number_check(number, l->value, why, sizeof why)) {
-            cmn_doctor_add(d, CMN_BAD_NUMBER, l->line, "%s: %s=%.80s: %s", where(name, l), l->key,
-                           l->value, why);
-        }
-    }
-}
-
-static void check_data_keys(struct cmn_doctor *d)
-{
-    char why[160];
-
-    for (int i = 0; i < d->data.lines; i++) {
-        const struct cmn_cfg_line *l = &d->data.each[i];
-        int again = l->key && l != cmn_cfg_find(&d->data, l->section, l->key);
-        if (l->key && cmn_data_key_describe(l->key, again, why, sizeof why)) {
-            cmn_doctor_add(d, CMN_UNUSED_KEY, l->line, "%s: %s=%.80s %s", where(d->data_name, l),
-                           l->key, l->value, why);
-        }
-    }
-}
-
-/* ---- layers that find boxes ---- */
-
-static void check_anchors(struct cmn_doctor *d, int section)
-{
-    char why[256];
-    const struct cmn_cfg_line *bad = cmn_cfg_bad_anchors(&d->cfg, section, why, sizeof why);
-
-    if (bad) {
-        cmn_doctor_add(d, CMN_BAD_ANCHORS, bad->line, "%s: %s", where(d->cfg_name, bad), why);
-    }
-    bad = cmn_cfg_bad_mask(&d->cfg, section, why, sizeof why);
-    if (bad) {
-        cmn_doctor_add(d, CMN_BAD_ANCHORS, bad->line, "%s: %s", where(d->cfg_name, bad), why);
-    }
-}
-
-static int is_convolutional(const char *type)
-{
-    return type && (!strcmp(type, "[convolutional]") || !strcmp(type, "[conv]"));
-}
-
-static void check_filters(struct cmn_doctor *d, int section, long long expected, const char *how)
-{
-    const struct cmn_cfg_line *before = cmn_cfg_find(&d->cfg, section - 1, NULL);
-    const struct cmn_cfg_line *filters = cmn_cfg_find(&d->cfg, section - 1, "filters");
-    const struct cmn_cfg_line *own = cmn_cfg_find(&d->cfg, section, NULL);
-    int has = cmn_cfg_int(&d->cfg, section - 1, "filters", 1);
-
-    if (before && is_convolutional(before->key) && has != expected) {
-        cmn_doctor_add(d, CMN_BAD_FILTERS, before->line,
-                       "%s: filters=%d before %s of line %d, which needs filters=%lld: %s",
-                       where(d->cfg_name, filters ? filters : before), has, own->key, own->line,
-                       expected, how);
-    }
-}
-
-static void check_classes(struct cmn_doctor *d, int section, int classes)
-{
-    const struct cmn_cfg_line *in_data = cmn_cfg_find(&d->data, -1, "classes");
-    const struct cmn_cfg_line *in_cfg = cmn_cfg_find(&d->cfg, section, "classes");
-    char of_data[256];
-
-    if (in_data && atoi(in_data->value) != classes) {
-        snprintf(of_data, sizeof of_data, "%s", where(d->data_name, in_data));
-        cmn_doctor_add(d, CMN_BAD_CLASSES, in_cfg ? in_cfg->line : 0,
-                       "%s: %sclasses=%d, and %s says classes=%d",
-                       where(d->cfg_name, in_cfg ? in_cfg : cmn_cfg_find(&d->cfg, section, NULL)),
-                       in_cfg ? "" : "without a number ", classes, of_data, atoi(in_data->value));
-    }
-}
-
-/* Checks one section [yolo], [Gaussian_yolo] or [region]. */
-static void check_boxes_layer(struct cmn_doctor *d, int section, const char *type)
-{
-    int is_yolo = type[1] != 'r';
-    const struct cmn_cfg_line *mask = is_yolo ? cmn_cfg_find(&d->cfg, section, "mask") : NULL;
-    int classes = cmn_cfg_int(&d->cfg, section, "classes", 20);
-    int num = cmn_cfg_int(&d->cfg, section, "num", 1);
-    int coords = type[1] == 'G' ? 8 : is_yolo ? 4 : cmn_cfg_int(&d->cfg, section, "coords", 4);
-    int anchors = mask ? cmn_cfg_numbers_in(mask->value) : num;
-    char how[96];
-
-    check_classes(d, section, classes);
-    check_anchors(d, section);
-    snprintf(how, sizeof how, "%d anchor%s %s (classes=%d + %lld)", anchors,
-             anchors == 1 ? "" : "s", mask ? "in mask *" : "*", classes, coords + 1LL);
-    check_filters(d, section, anchors * (classes + coords + 1LL), how);
-    d->classes = classes;
-    d->max_boxes = cmn_cfg_int(&d->cfg, section, "max", is_yolo ? 90 : 30);
+    cmn_data_check(d->data_name, &d->data, &listener);
+    cmn_cfg_check(&q, &listener);
 }
 
 enum { MOST_CLASSES = 1 << 24 };
 
-static void check_layers(struct cmn_doctor *d)
+/* Finds what the network is to find, and how many classes and boxes. */
+static void find_task(struct cmn_doctor *d)
 {
-    const struct cmn_cfg_line *first = cmn_cfg_find(&d->cfg, 0, NULL);
     const char *last = "";
 
-    if (!first || (strcmp(first->key, "[net]") && strcmp(first->key, "[network]"))) {
-        cmn_doctor_add(d, CMN_BAD_LINE, 0, "%s: the first section is %s, and must be [net]",
-                       where(d->cfg_name, first), first ? first->key : "missing");
-    }
     d->classes = cmn_cfg_int(&d->data, -1, "classes", 2);
     d->task = cmn_cfg_int(&d->data, -1, "tag", 0) ? CMN_DOCTOR_IMAGES : CMN_DOCTOR_CLASSES;
     for (int s = 0; s < d->cfg.sections; s++) {
         last = cmn_cfg_find(&d->cfg, s, NULL)->key;
-        if (cmn_cfg_has_anchors(last)) {
+        if (!strcmp(last, "[yolo]") || !strcmp(last, "[Gaussian_yolo]") ||
+            !strcmp(last, "[region]") || !strcmp(last, "[detection]")) {
+            int is_detection = last[1] == 'd', is_region = last[1] == 'r';
             d->task = CMN_DOCTOR_BOXES;
-            check_boxes_layer(d, s, last);
-        } else if (!strcmp(last, "[detection]")) {
-            d->task = CMN_DOCTOR_BOXES;
-            check_classes(d, s, d->classes = cmn_cfg_int(&d->cfg, s, "classes", 1));
+            d->classes = cmn_cfg_int(&d->cfg, s, "classes", is_detection ? 1 : 20);
+            d->max_boxes = is_detection ? 0
+                                        : cmn_cfg_int(&d->cfg, s, "max",
+                                                      cmn_cfg_keys_alexeyab() ? 200
+                                                      : is_region             ? 30
+                                                                              : 90);
         }
     }
     if (!strcmp(last, "[iseg]") || !strcmp(last, "[logistic]") || !strcmp(last, "[l2norm]")) {
@@ -343,12 +251,8 @@ void cmn_doctor_files(struct cmn_doctor *d)
 
     read_file(d, d->data_name, &d->data, CMN_CFG_BLANKS_STAY);
     read_file(d, d->cfg_name, &d->cfg, CMN_CFG_BLANKS_GO);
-    check_lines(d, d->data_name, &d->data, 0);
-    check_lines(d, d->cfg_name, &d->cfg, 1);
-    check_numbers(d, d->data_name, &d->data, 0);
-    check_numbers(d, d->cfg_name, &d->cfg, 1);
-    check_data_keys(d);
-    check_layers(d);
+    find_task(d);
+    check_files(d);
     names = cmn_cfg_text(&d->data, -1, "names", NULL);
     if (names && d->task != CMN_DOCTOR_CLASSES) {
         int n;

@@ -14,6 +14,8 @@ static const struct {
 } kinds[] = {
     [CMN_BAD_LINE] = {"line cannot be read", "lines cannot be read", 0},
     [CMN_BAD_NUMBER] = {"number is wrong", "numbers are wrong", 0},
+    [CMN_BAD_WORD] = {"word is wrong", "words are wrong", 0},
+    [CMN_BAD_LAYER] = {"layer or number does not fit", "layers or numbers do not fit", 0},
     [CMN_BAD_FILE] = {"file cannot be used", "files cannot be used", 0},
     [CMN_BAD_CLASSES] = {"number of classes is wrong", "numbers of classes are wrong", 0},
     [CMN_BAD_FILTERS] = {"filters= is wrong", "filters= are wrong", 0},
@@ -34,10 +36,10 @@ static const struct {
     [CMN_NO_LABEL] = {"image has no label", "images have no label", 0},
     [CMN_MANY_LABELS] = {"image has several labels", "images have several labels", 0},
     [CMN_UNUSED_CLASS] = {"list lacks classes", "lists lack classes", 1},
-    [CMN_BAD_OUTPUTS] = {"number of outputs is wrong", "numbers of outputs are wrong", 0},
     [CMN_UNUSED_KEY] = {"key has no effect", "keys have no effect", 0},
     [CMN_FOREIGN_KEY] = {"key exists only in AlexeyAB's Darknet, and has no effect here",
                          "keys exist only in AlexeyAB's Darknet, and have no effect here", 1},
+    [CMN_ADVICE] = {"number is unusual", "numbers are unusual", 1},
     [CMN_NO_ROOM] = {"thing does not fit the memory", "things do not fit the memory", 0},
 };
 _Static_assert(sizeof kinds / sizeof kinds[0] == CMN_PROBLEM_KINDS, "each kind has its words");

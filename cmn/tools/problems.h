@@ -12,6 +12,8 @@ enum cmn_problem_kind {
     /* in the .data file, the cfg and the lists */
     CMN_BAD_LINE,
     CMN_BAD_NUMBER,
+    CMN_BAD_WORD,
+    CMN_BAD_LAYER,
     CMN_BAD_FILE,
     CMN_BAD_CLASSES,
     CMN_BAD_FILTERS,
@@ -35,9 +37,9 @@ enum cmn_problem_kind {
     CMN_UNUSED_CLASS,
     CMN_LAST_OF_FILES = CMN_UNUSED_CLASS,
     /* in the network */
-    CMN_BAD_OUTPUTS,
     CMN_UNUSED_KEY,
     CMN_FOREIGN_KEY,
+    CMN_ADVICE,
     CMN_NO_ROOM,
     CMN_PROBLEM_KINDS
 };

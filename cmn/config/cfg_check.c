@@ -1,0 +1,657 @@
+#include "config/cfg_check.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "config/cfg_keys.h"
+#include "config/cfg_numbers.h"
+#include "config/cfg_shapes.h"
+
+/* ---- lines, numbers, words and keys, of which each is looked at by itself ---- */
+
+/* A file whose lines are checked: a cfg, or a .data file with is_cfg = 0. */
+struct lines {
+    const char *name;
+    const struct cmn_cfg_file *file;
+    int is_cfg;
+    const struct cmn_cfg_listener *listener;
+};
+
+static void tell(const struct lines *f, enum cmn_cfg_fault fault, const struct cmn_cfg_line *l,
+                 const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+static void tell(const struct lines *f, enum cmn_cfg_fault fault, const struct cmn_cfg_line *l,
+                 const char *format, ...)
+{
+    char text[900];
+    size_t n = (size_t)snprintf(text, sizeof text, "%.300s:%d: ", f->name, l ? l->line : 1);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text + n, sizeof text - n, format, args);
+    va_end(args);
+    f->listener->tell(f->listener->to, fault, l ? l->line : 1, text);
+}
+
+/* Returns 1 if the line cannot be read. */
+static int check_line(const struct lines *f, const struct cmn_cfg_line *l)
+{
+    if (!l->key) {
+        tell(f, CMN_CFG_BAD_LINE, l, "not an option, KEY=VALUE: %.80s", l->value);
+    } else if (f->is_cfg && l->section < 0) {
+        tell(f, CMN_CFG_BAD_LINE, l, "%s stands before the first section, which is [net]", l->key);
+    }
+    return !l->key || (f->is_cfg && l->section < 0);
+}
+
+/* The words that a key may have: those of both Darknets, and those of AlexeyAB's only. */
+static const struct {
+    const char *section, *key, *words, *more; /* section NULL: any */
+} words[] = {
+    {NULL, "activation",
+     " logistic loggy relu elu selu relie plse hardtan lhtan linear ramp leaky tanh stair ",
+     " swish mish hard_mish normalize_channels normalize_channels_softmax "
+     "normalize_channels_softmax_maxval relu6 gelu revleaky "},
+    {"cost", "type", " sse masked smooth L1 wgan ", " "},
+    {"net", "policy", " constant step steps exp poly sigmoid random ", " sgdr "},
+};
+
+/* Keys whose values are files, or lists that are checked with the layers. */
+static const struct {
+    const char *section, *key;
+} texts[] = {
+    {"softmax", "tree"}, {"region", "tree"},   {"region", "map"},
+    {"yolo", "map"},     {"detection", "map"}, {"net", "policy"},
+};
+
+static int is_among(const char *list, const char *word)
+{
+    char spaced[64];
+
+    return snprintf(spaced, sizeof spaced, " %s ", word) < (int)sizeof spaced &&
+           strstr(list, spaced);
+}
+
+static void check_word(const struct lines *f, const struct cmn_cfg_line *l, const char *section)
+{
+    char value[64];
+
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        const char *more = cmn_cfg_keys_alexeyab() ? words[i].more : " ";
+        if (strcmp(words[i].key, l->key) ||
+            (words[i].section && strcmp(words[i].section, section))) {
+            continue;
+        }
+        snprintf(value, sizeof value, "%.*s", (int)strcspn(l->value, "#;"), l->value);
+        if (!is_among(words[i].words, value) && !is_among(more, value)) {
+            tell(f, CMN_CFG_BAD_WORD, l, "%s=%.60s: must be one of%s%.*s", l->key, l->value,
+                 words[i].words, (int)strlen(more) - 1, more + 1);
+        }
+    }
+}
+
+/* Returns 1 if the number is wrong. */
+static int check_number(const struct lines *f, const struct cmn_cfg_line *l, const char *section)
+{
+    const struct cmn_cfg_number *number = cmn_cfg_number_find(section, l->key);
+    char why[160];
+
+    if (!number || !cmn_cfg_number_check(number, l->value, why, sizeof why)) {
+        return 0;
+    }
+    tell(f, CMN_CFG_BAD_NUMBER, l, "%s=%.80s: %s", l->key, l->value, why);
+    return 1;
+}
+
+/* Returns whether this Darknet reads the key in a section of this name. */
+static int is_known(const char *section, const char *key)
+{
+    if (cmn_cfg_number_find(section, key)) {
+        return 1;
+    }
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (!strcmp(words[i].key, key) &&
+            (!words[i].section || !strcmp(words[i].section, section))) {
+            return 1;
+        }
+    }
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (!strcmp(texts[i].section, section) && !strcmp(texts[i].key, key)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Collects the keys of a section, for the nearest to a mistyped one. Returns their number. */
+static int keys_of(const char *section, const char **key, int most)
+{
+    const struct cmn_cfg_number *number;
+    int n = 0;
+
+    for (int i = 0; (number = cmn_cfg_number_at(i)) && n < most; i++) {
+        if (cmn_cfg_number_find(section, number->key) == number) {
+            key[n++] = number->key;
+        }
+    }
+    for (size_t i = 0; i < sizeof words / sizeof words[0] && n < most; i++) {
+        if (!words[i].section || !strcmp(words[i].section, section)) {
+            key[n++] = words[i].key;
+        }
+    }
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0] && n < most; i++) {
+        if (!strcmp(texts[i].section, section)) {
+            key[n++] = texts[i].key;
+        }
+    }
+    return n;
+}
+
+/* Tells of a key of the cfg that has no effect. */
+static void check_key(const struct lines *f, const struct cmn_cfg_line *l, const char *section)
+{
+    const char *key[256], *needs, *nearest;
+    int is_net = !strcmp(section, "net"), ours = !strncmp(l->key, "cmn_", 4);
+
+    if (ours && !is_net) {
+        tell(f, CMN_CFG_UNUSED_KEY, l,
+             "%s=%.80s has no effect here: the keys of cmn belong to [net]", l->key, l->value);
+        return;
+    }
+    if (l != cmn_cfg_find(f->file, l->section, l->key)) {
+        if (!cmn_cfg_key_elsewhere(l->key)) {
+            tell(f, CMN_CFG_UNUSED_KEY, l,
+                 "%s=%.80s%s the section has this key twice, and the %s "
+                 "one counts",
+                 l->key, l->value, ours ? ":" : " has no effect:", ours ? "last" : "first");
+        }
+        return;
+    }
+    needs = is_net ? cmn_cfg_key_needs(f->file, l->key) : NULL;
+    if (needs) {
+        tell(f, CMN_CFG_UNUSED_KEY, l, "%s=%.80s has no effect without %s", l->key, l->value,
+             needs);
+    } else if (ours || is_known(section, l->key)) {
+        return;
+    } else if (cmn_cfg_key_elsewhere(l->key)) {
+        tell(f, CMN_CFG_FOREIGN_KEY, l, "%s=%.80s", l->key, l->value);
+    } else if (!cmn_cfg_keys_alexeyab() && !strcmp(section, "route") && !strcmp(l->key, "groups")) {
+        tell(f, CMN_CFG_UNUSED_KEY, l,
+             "%s=%.80s has no effect: AlexeyAB's Darknet has this key here, this one has not",
+             l->key, l->value);
+    } else if (!cmn_cfg_key_of_alexeyab(l->key)) {
+        nearest = cmn_nearest(l->key, key, keys_of(section, key, 256));
+        tell(f, CMN_CFG_UNUSED_KEY, l, "%s=%.80s has no effect: unknown key%s%s%s", l->key,
+             l->value, nearest ? "; did you mean " : "", nearest ? nearest : "",
+             nearest ? "?" : "");
+    }
+}
+
+/* Checks line l of a cfg. Returns 1 if the section must not be looked at further. */
+static int check_cfg_line(const struct lines *f, const struct cmn_cfg_line *l)
+{
+    char section[32];
+    int bad = 0;
+
+    if (check_line(f, l)) {
+        return 1;
+    }
+    if (l->key[0] == '[') {
+        return 0;
+    }
+    cmn_cfg_section_name(cmn_cfg_find(f->file, l->section, NULL)->key, section, sizeof section);
+    if (l == cmn_cfg_find(f->file, l->section, l->key)) {
+        bad = check_number(f, l, section);
+        check_word(f, l, section);
+    }
+    check_key(f, l, section);
+    return bad;
+}
+
+void cmn_data_check(const char *name, const struct cmn_cfg_file *data,
+                    const struct cmn_cfg_listener *listener)
+{
+    enum { LONGEST = 3800 }; /* trainers have 4096 bytes for folder and name */
+    const struct lines f = {name, data, 0, listener};
+    const struct cmn_cfg_line *l;
+    char why[160];
+
+    if (!data->lines) {
+        tell(&f, CMN_CFG_BAD_LINE, NULL, "the .data file is empty");
+    }
+    for (int i = 0; i < data->lines; i++) {
+        int again;
+        l = &data->each[i];
+        if (check_line(&f, l)) {
+            continue;
+        }
+        if (strlen(l->value) > LONGEST) {
+            tell(&f, CMN_CFG_BAD_LINE, l, "%.40s=: a value of %zu bytes, and it may have %d",
+                 l->key, strlen(l->value), LONGEST);
+        }
+        again = l != cmn_cfg_find(data, -1, l->key);
+        if (!again) {
+            check_number(&f, l, "");
+        }
+        if (cmn_data_key_describe(l->key, again, why, sizeof why)) {
+            tell(&f, CMN_CFG_UNUSED_KEY, l, "%s=%.80s %s", l->key, l->value, why);
+        }
+    }
+}
+
+/* ---- [net] ---- */
+
+/* Returns the line of a key of [net], or NULL. */
+static const struct cmn_cfg_line *net_line(struct cmn_cfg_walk *w, const char *key)
+{
+    return cmn_cfg_find(w->q->cfg, 0, key);
+}
+
+static void check_batch(struct cmn_cfg_walk *w)
+{
+    int batch = cmn_cfg_int(w->q->cfg, 0, "batch", 1);
+    int parts = cmn_cfg_int(w->q->cfg, 0, "subdivisions", 1), rest = batch % parts;
+
+    if (batch < parts) {
+        cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, net_line(w, "batch"),
+                     "batch=%d: must be at least subdivisions=%d", batch, parts);
+    } else if (rest) {
+        cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, net_line(w, "batch"),
+                     "batch=%d: no multiple of subdivisions=%d, a step would have %d images; write "
+                     "batch=%d or %d",
+                     batch, parts, batch - rest, batch - rest, batch - rest + parts);
+    }
+}
+
+static void check_policy(struct cmn_cfg_walk *w)
+{
+    const struct cmn_cfg_line *policy = net_line(w, "policy"), *steps = net_line(w, "steps");
+    const struct cmn_cfg_line *scales = net_line(w, "scales");
+    const char *is = policy ? policy->value : "constant";
+    int n, m;
+
+    if (!strcmp(is, "poly") && cmn_cfg_int(w->q->cfg, 0, "max_batches", 0) < 1) {
+        cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, policy, "policy=poly needs max_batches of at least 1");
+    }
+    if (!strcmp(is, "step") && cmn_cfg_int(w->q->cfg, 0, "step", 1) < 1) {
+        cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, net_line(w, "step"),
+                     "policy=step needs step of at least 1");
+    }
+    if (strcmp(is, "steps")) {
+        return;
+    }
+    if (!steps || !scales) {
+        cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, policy, "policy=steps needs steps= and scales=");
+        return;
+    }
+    n = cmn_cfg_numbers_in(steps->value);
+    m = cmn_cfg_numbers_in(scales->value);
+    if (n != m) {
+        cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, scales,
+                     "scales=%.80s: %d of them for %d steps; each of steps= needs one",
+                     scales->value, m, n);
+    }
+}
+
+/* Sets the shape of the network's input. */
+static void check_input(struct cmn_cfg_walk *w)
+{
+    struct cmn_cfg_shape in = {.w = cmn_cfg_whole(w, "width", 0),
+                               .h = cmn_cfg_whole(w, "height", 0),
+                               .c = cmn_cfg_whole(w, "channels", 0),
+                               .known = 1};
+
+    in.values = cmn_cfg_whole(w, "inputs", in.w * in.h * in.c);
+    if (in.values < 1) {
+        cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, NULL,
+                     "[net] needs width=, height= and channels=, or inputs=");
+        in.known = 0;
+    }
+    if (in.values * w->batch > 2147483647.0) {
+        cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, NULL,
+                     "the input of a micro-batch would have %.0f values, and Darknet counts them "
+                     "up to 2147483647: make it smaller, or subdivisions larger",
+                     in.values * w->batch);
+    }
+    w->shape[0] = in;
+}
+
+/* AlexeyAB's rule for detectors, which most people follow: 2000 iterations for each class and at
+ * least 6000, and a smaller learning rate after 80 and 90 % of them
+ * (github.com/AlexeyAB/darknet, README, "How to train to detect your custom objects"). */
+static void advise(struct cmn_cfg_walk *w, int classes)
+{
+    enum { EACH = 2000, LEAST = 6000 };
+    const struct cmn_cfg_line *most = net_line(w, "max_batches"), *steps = net_line(w, "steps");
+    int has = most ? atoi(most->value) : 0;
+    long long should = classes * (long long)EACH > LEAST ? classes * (long long)EACH : LEAST;
+
+    if (has > 0 && has < should) {
+        cmn_cfg_tell(
+            w, CMN_CFG_ADVICE, most,
+            "max_batches=%d is short for classes=%d: the usual number is %d for each class, "
+            "and at least %d: max_batches=%lld, steps=%lld,%lld",
+            has, classes, EACH, LEAST, should, should * 8 / 10, should * 9 / 10);
+    } else if (has > 0 && steps && atoi(steps->value) >= has) {
+        cmn_cfg_tell(
+            w, CMN_CFG_ADVICE, steps,
+            "steps=%.80s lie behind max_batches=%d, so that the learning rate never falls: "
+            "80 and 90 %% of it are steps=%lld,%lld",
+            steps->value, has, has * 8LL / 10, has * 9LL / 10);
+    }
+}
+
+/* ---- what a command needs ---- */
+
+/* The last layer that a command needs, and the shape of its images: 3 channels, or a square. */
+static const struct {
+    const char *driver, *last; /* NULL: any */
+    int boxes, classes;        /* coords=4; classes= if it must be one number */
+} trainers[] = {
+    {"detector", " yolo Gaussian_yolo region ", 1, 0},
+    {"yolo", " detection ", 1, 0},
+    {"coco", " detection ", 1, 0},
+    {"isegmenter", " iseg ", 0, 80},
+};
+
+/* segmenter and isegmenter compare pixels: the network makes the image smaller by a whole number. */
+static void check_pixels(struct cmn_cfg_walk *w, const char *driver)
+{
+    const struct cmn_cfg_shape *in = &w->shape[0], *out = &w->shape[w->section];
+    double by = out->w >= 1 ? floor(in->w / out->w) : 0;
+
+    if (out->known && (by < 1 || in->w != by * out->w || in->h != by * out->h)) {
+        cmn_cfg_tell(
+            w, CMN_CFG_BAD_LAYER, NULL,
+            "%s train: the network makes %.0f x %.0f pixels of %.0f x %.0f, and must divide "
+            "both sides by the same whole number",
+            driver, out->w, out->h, in->w, in->h);
+    }
+}
+
+static void check_last(struct cmn_cfg_walk *w, const char *driver)
+{
+    enum { TAG_IMAGES = 1024 }; /* that tag train loads at a time */
+
+    if (!strcmp(driver, "segmenter") || !strcmp(driver, "isegmenter")) {
+        check_pixels(w, driver);
+    }
+    if (!strcmp(driver, "tag") && w->batch >= 1 && fmod(TAG_IMAGES, w->batch) != 0) {
+        cmn_cfg_tell(
+            w, CMN_CFG_BAD_LAYER, net_line(w, "batch"),
+            "tag train loads %d images at a time: batch divided by subdivisions must divide "
+            "them",
+            TAG_IMAGES);
+    }
+    for (size_t i = 0; i < sizeof trainers / sizeof trainers[0]; i++) {
+        if (strcmp(trainers[i].driver, driver)) {
+            continue;
+        }
+        if (!is_among(trainers[i].last, w->type)) {
+            cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, NULL,
+                         "%s train needs one of%sas the last layer, and this is %s", driver,
+                         trainers[i].last, w->head->key);
+        } else if (trainers[i].boxes && cmn_cfg_whole(w, "coords", 4) != 4) {
+            cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, cmn_cfg_find(w->q->cfg, w->section, "coords"),
+                         "coords=%.0f: %s train needs coords=4", cmn_cfg_whole(w, "coords", 4),
+                         driver);
+        } else if (trainers[i].classes && cmn_cfg_whole(w, "classes", 20) != trainers[i].classes) {
+            cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, cmn_cfg_find(w->q->cfg, w->section, "classes"),
+                         "classes=%.0f: %s train needs classes=%d", cmn_cfg_whole(w, "classes", 20),
+                         driver, trainers[i].classes);
+        }
+    }
+}
+
+/* Loaders give each network the images that its command has, whatever its input. */
+static void check_images(struct cmn_cfg_walk *w)
+{
+    const struct cmn_cfg_shape *in = &w->shape[0];
+    int more = cmn_cfg_keys_alexeyab(), boxes = w->q->answer == CMN_BOXES;
+
+    if (!in->known || w->q->answer == CMN_NO_ANSWER) {
+        return;
+    }
+    if (in->w < 1 || in->h < 1 || in->c < 1 || in->values != in->w * in->h * in->c) {
+        cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, net_line(w, "inputs"),
+                     "images of width=%.0f, height=%.0f and channels=%.0f do not fill inputs=%.0f",
+                     in->w, in->h, in->c, in->values);
+    } else if (in->c != 3 && (in->c != 1 || (boxes && !more))) {
+        cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, net_line(w, "channels"),
+                     "channels=%.0f: %s of this Darknet has images of %s", in->c,
+                     boxes ? "a detector" : "a classifier",
+                     boxes && !more ? "3 channels: write channels=3" : "1 or 3 channels");
+    } else if (!boxes && w->q->trains && !more && in->w != in->h) {
+        cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, net_line(w, "height"),
+                     "width=%.0f height=%.0f: a classifier's images are square, so write the same "
+                     "number for both",
+                     in->w, in->h);
+    }
+}
+
+/* ---- the whole cfg ---- */
+
+/* What a layer of unknown shape may have. */
+#define UNKNOWN_MANY 1e300
+
+static void check_classes(struct cmn_cfg_walk *w, int classes)
+{
+    const struct cmn_cfg_line *in_data = cmn_cfg_find(w->q->data, -1, "classes");
+    const struct cmn_cfg_line *in_cfg = cmn_cfg_find(w->q->cfg, w->section, "classes");
+
+    if (in_data && atoi(in_data->value) != classes) {
+        cmn_cfg_tell(w, CMN_CFG_BAD_CLASSES, in_cfg, "%sclasses=%d, and %.200s:%d says classes=%d",
+                     in_cfg ? "" : "without a number ", classes, w->q->data_name, in_data->line,
+                     atoi(in_data->value));
+    }
+}
+
+/* Compares the outputs of a classifier with the classes of the .data file. */
+static void check_outputs(struct cmn_cfg_walk *w, struct cmn_cfg_shape out)
+{
+    const struct cmn_cfg_line *l = cmn_cfg_find(w->q->data, -1, "classes");
+    int classes = l ? atoi(l->value) : 2;
+    char text[900];
+
+    if (!out.known || out.values == classes || cmn_cfg_find(w->q->data, -1, "tree") ||
+        cmn_cfg_int(w->q->data, -1, "tag", 0)) {
+        return;
+    }
+    snprintf(
+        text, sizeof text,
+        l ? "%.300s:%d: classes=%d, and the network of %.300s has %.0f outputs: its last layer "
+            "needs one for each class"
+          : "%.300s:%d: without classes= Darknet takes %d, and the network of %.300s has %.0f "
+            "outputs",
+        w->q->data_name, l ? l->line : 1, classes, w->q->name, out.values);
+    w->listener->tell(w->listener->to, CMN_CFG_BAD_CLASSES, l ? l->line : 1, text);
+}
+
+/* What the layers so far tell of those behind them. */
+struct seen {
+    int classes; /* of the last layer that finds boxes; -1: none does */
+    double max;  /* numbers of its truth */
+};
+
+/* Layers that find boxes share one truth. */
+static void check_same_boxes(struct cmn_cfg_walk *w, struct seen *seen)
+{
+    int classes =
+        cmn_cfg_int(w->q->cfg, w->section, "classes", strcmp(w->type, "detection") ? 20 : 1);
+    double truths = cmn_cfg_truths(w);
+
+    if (w->q->data) {
+        check_classes(w, classes);
+    }
+    if (seen->classes >= 0 && strcmp(w->type, "detection") &&
+        (classes != seen->classes || truths != seen->max)) {
+        cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, cmn_cfg_find(w->q->cfg, w->section, "classes"),
+                     "layers that find boxes need the same classes= and max=: here %d classes and "
+                     "%.0f numbers of truth, before %d and %.0f",
+                     classes, truths, seen->classes, seen->max);
+    }
+    if (seen->classes < 0 && w->q->trains && !w->drawn) {
+        advise(w, classes);
+    }
+    seen->classes = classes;
+    seen->max = truths;
+}
+
+/* Checks that each layer that learns finds as much truth as it compares its output with. */
+static void check_truths(struct cmn_cfg_walk *w, double truth)
+{
+    for (w->section = 1; w->section < w->q->cfg->sections; w->section++) {
+        char name[32];
+        double needs;
+        w->head = cmn_cfg_find(w->q->cfg, w->section, NULL);
+        cmn_cfg_section_name(w->head->key, name, sizeof name);
+        w->type = name;
+        w->in = w->shape[w->section - 1];
+        needs = w->in.known ? cmn_cfg_truths(w) : 0;
+        if (needs > truth) {
+            cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, NULL,
+                         "%s compares %.0f values with a truth of %.0f, that of the last layer",
+                         w->head->key, needs, truth);
+        }
+        if (cmn_cfg_whole(w, "truth", 0)) {
+            truth = w->shape[w->section].known ? w->shape[w->section].values : UNKNOWN_MANY;
+        }
+    }
+}
+
+/* Goes through the layers: sets their shapes, and tells of what does not fit. Returns whether a layer
+ * learns. */
+static int walk_layers(struct cmn_cfg_walk *w, const char *bad, char *name, size_t bytes)
+{
+    struct seen seen = {.classes = -1};
+    int learns = 0;
+
+    for (w->section = 1; w->section < w->q->cfg->sections; w->section++) {
+        w->head = cmn_cfg_find(w->q->cfg, w->section, NULL);
+        cmn_cfg_section_name(w->head->key, name, bytes);
+        w->type = name;
+        w->in = w->shape[w->section - 1];
+        if (cmn_cfg_shape(w) || bad[w->section]) {
+            w->out.known = 0;
+        }
+        w->shape[w->section] = w->out;
+        if (is_among(" yolo Gaussian_yolo region detection ", name)) {
+            check_same_boxes(w, &seen);
+        }
+        learns |= cmn_cfg_truths(w) > 0 || is_among(" contrastive l2norm ", name);
+    }
+    w->section--;
+    return learns;
+}
+
+/* Returns whether the training draws other sizes: random= of a classifier's [net], or of the last
+ * layer, which finds boxes. AlexeyAB's Darknet draws others, and looks after them by itself. */
+static int draws_sizes(struct cmn_cfg_walk *w)
+{
+    int section = w->q->answer == CMN_CLASSES ? 0 : w->section;
+
+    return w->q->trains && w->q->answer != CMN_NO_ANSWER && w->shape[0].w >= 1 &&
+           !cmn_cfg_keys_alexeyab() && strcmp(w->type, "detection") != 0 &&
+           cmn_cfg_int(w->q->cfg, section, "random", 0);
+}
+
+/* Goes through the layers with each size that random= may draw, until one does not fit. */
+static void check_sizes(struct cmn_cfg_walk *w, const char *bad, char *name, size_t bytes)
+{
+    enum { STEP = 32 };
+    const int classes = w->q->answer == CMN_CLASSES;
+    const int from = classes ? CMN_SMALLEST_CLASSIFIER : CMN_SMALLEST_DETECTOR,
+              to = classes ? CMN_LARGEST_CLASSIFIER : CMN_LARGEST_DETECTOR;
+
+    for (int side = from; side <= to && !w->faults; side += STEP) {
+        w->drawn = side;
+        w->shape[0].w = w->shape[0].h = side;
+        w->shape[0].values = side * (double)side * w->shape[0].c;
+        walk_layers(w, bad, name, bytes);
+    }
+}
+
+static void check_layers(struct cmn_cfg_walk *w, const char *bad)
+{
+    char name[32] = "";
+    int learns = walk_layers(w, bad, name, sizeof name);
+    double last = w->in.known ? cmn_cfg_truths(w) : UNKNOWN_MANY;
+
+    last = last > 0                     ? last
+           : w->shape[w->section].known ? w->shape[w->section].values
+                                        : UNKNOWN_MANY;
+    if (w->q->trains && w->q->driver) {
+        check_last(w, w->q->driver);
+    }
+    if (w->q->trains && !learns) {
+        cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, NULL,
+                     "no layer of the network learns: end it with [softmax], [cost] or [yolo]");
+    }
+    if (w->q->data && w->q->answer == CMN_CLASSES) {
+        check_outputs(w, w->shape[w->section]);
+    }
+    if (w->q->trains && !cmn_cfg_keys_alexeyab()) {
+        check_truths(w, last);
+        w->section = w->q->cfg->sections - 1;
+    }
+    cmn_cfg_section_name(cmn_cfg_find(w->q->cfg, w->section, NULL)->key, name, sizeof name);
+    w->type = name;
+    if (draws_sizes(w)) {
+        struct cmn_cfg_shape in = w->shape[0];
+        check_sizes(w, bad, name, sizeof name);
+        w->shape[0] = in;
+        w->drawn = 0;
+    }
+    w->section = 0;
+    w->head = cmn_cfg_find(w->q->cfg, 0, NULL);
+    check_images(w);
+}
+
+/* Checks [net] and its layers; bad[i] is set if a number of section i is wrong. */
+static void check_sections(struct cmn_cfg_walk *w, const char *bad)
+{
+    const struct cmn_cfg_line *first = cmn_cfg_find(w->q->cfg, 0, NULL);
+
+    w->head = first;
+    if (!first || (strcmp(first->key, "[net]") && strcmp(first->key, "[network]"))) {
+        cmn_cfg_tell(w, CMN_CFG_BAD_LINE, first, "the first section is %s, and must be [net]",
+                     first ? first->key : "missing");
+        return;
+    }
+    if (w->q->cfg->sections < 2) {
+        cmn_cfg_tell(w, CMN_CFG_BAD_LINE, first, "the cfg has no layers");
+        return;
+    }
+    w->type = "net";
+    if (!bad[0]) {
+        check_batch(w);
+        check_policy(w);
+        w->batch = (double)cmn_cfg_int(w->q->cfg, 0, "batch", 1) /
+                   cmn_cfg_int(w->q->cfg, 0, "subdivisions", 1) *
+                   cmn_cfg_int(w->q->cfg, 0, "time_steps", 1);
+        check_input(w);
+    }
+    check_layers(w, bad);
+}
+
+void cmn_cfg_check(const struct cmn_cfg_question *q, const struct cmn_cfg_listener *listener)
+{
+    const struct lines f = {q->name, q->cfg, 1, listener};
+    struct cmn_cfg_walk w = {.q = q, .listener = listener};
+    char *bad = cmn_calloc((size_t)q->cfg->sections + 1, 1);
+
+    for (int i = 0; i < q->cfg->lines; i++) {
+        const struct cmn_cfg_line *l = &q->cfg->each[i];
+        if (check_cfg_line(&f, l) && l->section >= 0) {
+            bad[l->section] = 1;
+        }
+    }
+    w.shape = cmn_calloc((size_t)q->cfg->sections + 1, sizeof *w.shape);
+    check_sections(&w, bad);
+    free(w.shape);
+    free(bad);
+}

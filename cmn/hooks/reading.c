@@ -1,0 +1,300 @@
+/* The calls of cmn.h for the files that Darknet reads as text: cfg, .data file and lists. Rank 0 reads
+ * them for all ranks, and Darknet gets a clean copy: without comments, blanks around keys and
+ * values, marks of an encoding, and ends of lines as Windows writes them. */
+#include "cmn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fatal.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "config/cfg_check.h"
+#include "config/cfg_keys.h"
+#include "config/cfg_numbers.h"
+#include "config/pairs.h"
+#include "engine/darknet_tree.h"
+#include "hooks/job.h"
+#include "mpi/files.h"
+#include "trainer/resume.h"
+#include "trainer/trainer.h"
+
+/* The cfg and the .data file that Darknet has read last. */
+static struct cmn_cfg_file cfg, data_cfg;
+static char *cfg_name, *data_name;
+
+/* ---- what is wrong with them ---- */
+
+/* Ends the job at a fault; warns of a key without effect if `to` is set. Keys of AlexeyAB's Darknet
+ * come in one line, since its cfgs have dozens of them, and advice is the doctor's. */
+static void tell(void *to, enum cmn_cfg_fault fault, int line, const char *text)
+{
+    (void)line;
+    if (fault < CMN_CFG_UNUSED_KEY) {
+        cmn_fatal("%s", text);
+    }
+    if (fault == CMN_CFG_UNUSED_KEY && to && cmn_job.topology.rank == 0) {
+        cmn_warn("%s", text);
+    }
+}
+
+static void check_cfg(int warn)
+{
+    const struct cmn_command *c = cmn_job.command;
+    struct cmn_cfg_question q = {.name = cfg_name, .data_name = data_name, .cfg = &cfg};
+
+    if (!c) {
+        return; /* `darknet cmn doctor` has checked it; your own programs may read any */
+    }
+    q.data = data_name ? &data_cfg : NULL;
+    q.trains = c->does == CMN_TRAINS && !cmn_job.evaluating;
+    q.driver = q.trains ? c->driver : NULL;
+    q.answer = c->answer;
+    cmn_cfg_check(&q, &(struct cmn_cfg_listener){tell, warn ? &q : NULL});
+}
+
+static void tell_elsewhere(void)
+{
+    char text[800];
+    int n = cmn_cfg_keys_elsewhere(&cfg, text, sizeof text);
+
+    if (n && cmn_job.command && cmn_job.topology.rank == 0) {
+        cmn_warn("%s: %d line%s no effect: AlexeyAB's Darknet has these keys, this one has not: %s",
+                 cfg_name, n, n == 1 ? " has" : "s have", text);
+    }
+}
+
+void cmn_read_cfg_keys(void)
+{
+    char place[512];
+
+    for (int i = 0; i < cfg.lines; i++) {
+        const struct cmn_cfg_line *l = &cfg.each[i];
+        if (l->section != 0 || strncmp(l->key, "cmn_", 4) != 0) {
+            continue;
+        }
+        snprintf(place, sizeof place, "%s:%d", cfg_name, l->line);
+        if (cmn_options_set_in_cfg(&cmn_job.options, l->key, l->value, place)) {
+            cmn_fatal_reason();
+        }
+    }
+}
+
+/* ---- the clean copies ---- */
+
+/* Prints a line as Darknet reads it: a remark behind a number would count as a part of a list. */
+static void print_line(const struct cmn_cfg_line *l, const char *section, FILE *to)
+{
+    int n = (int)strlen(l->value);
+
+    if (l->key[0] == '[') {
+        fprintf(to, "%s\n", l->key);
+        return;
+    }
+    if (cmn_cfg_number_find(section, l->key)) {
+        n = (int)strcspn(l->value, " \t#;");
+        n = strchr(l->value, ',') ? (int)strcspn(l->value, "#;") : n;
+    }
+    fprintf(to, "%s=%.*s\n", l->key, n, l->value);
+}
+
+/* Parses `file`, which it closes, into `to`. Returns a stream over a clean copy of it. */
+static FILE *clean(FILE *file, struct cmn_cfg_file *to, enum cmn_cfg_blanks blanks)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *copy = open_memstream(&text, &bytes), *stream;
+
+    cmn_cfg_free(to);
+    cmn_cfg_parse(to, file, blanks);
+    fclose(file);
+    for (int i = 0; i < to->lines && copy; i++) {
+        const struct cmn_cfg_line *l = &to->each[i];
+        const struct cmn_cfg_line *head =
+            l->section >= 0 ? cmn_cfg_find(to, l->section, NULL) : NULL;
+        if (l->key) {
+            print_line(l, head ? head->key : NULL, copy);
+        }
+    }
+    if (!copy || fclose(copy)) {
+        cmn_fatal("no memory for a copy of a cfg");
+    }
+    stream = cmn_files_stream(text, bytes);
+    free(text);
+    return stream;
+}
+
+static void keep_name(char **to, const char *name)
+{
+    free(*to);
+    *to = cmn_strdup(name);
+}
+
+/* Opens a file that rank 0 reads for all. */
+static FILE *open_for_all(const char *name)
+{
+    FILE *file;
+
+    cmn_status_file(cmn_job.topology.rank == 0 ? name : NULL);
+    file = cmn_files_broadcast(&cmn_job.topology, name);
+    cmn_status_file(NULL);
+    return file;
+}
+
+FILE *cmn_open_cfg(const char *name)
+{
+    FILE *file = cmn_job.on ? open_for_all(name) : fopen(name, "r");
+    char *text;
+    int again;
+
+    if (!cmn_job.on || !file) {
+        return file;
+    }
+    text = cmn_files_text(file);
+    again = cmn_job.cfg && !strcmp(cmn_job.cfg, text);
+    free(cmn_job.cfg);
+    cmn_job.cfg = text;
+    keep_name(&cfg_name, name);
+    file = clean(file, &cfg, CMN_CFG_BLANKS_GO);
+    if (!again) {
+        tell_elsewhere();
+        check_cfg(1);
+    }
+    return file;
+}
+
+FILE *cmn_open_data(const char *name)
+{
+    FILE *file = cmn_job.on ? open_for_all(name) : fopen(name, "r");
+
+    if (!cmn_job.on || !file) {
+        return file;
+    }
+    keep_name(&data_name, name);
+    file = clean(file, &data_cfg, CMN_CFG_BLANKS_STAY);
+    if (!cmn_job.evaluating && cmn_job.command) { /* -map reads it again */
+        cmn_data_check(name, &data_cfg, &(struct cmn_cfg_listener){tell, &data_cfg});
+        if (cfg_name) {
+            check_cfg(0);
+        }
+    }
+    return file;
+}
+
+int cmn_line_is_clean(void)
+{
+    return cmn_job.on;
+}
+
+/* Returns whether the .data file names this file as a list of images. */
+static int is_list(const char *name)
+{
+    static const char *const keys[] = {"train", "valid", "test"};
+
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0] && data_name; i++) {
+        if (!strcmp(name, cmn_cfg_text(&data_cfg, -1, keys[i], ""))) {
+            return 1;
+        }
+    }
+    return !strcmp(name, cmn_job.train_list);
+}
+
+/* Returns a copy of a list, whose stream it closes, without ends of lines as Windows writes them, a
+ * mark of its encoding and, in a list of images, blank lines. */
+static FILE *clean_list(FILE *file, const char *name)
+{
+    enum { MOST = 4000 }; /* Darknet has 4096 bytes for a name */
+    char *text = cmn_files_text(file), *from = cmn_cfg_behind_mark(text), *to = text, *end;
+    int images = is_list(name);
+
+    fseek(file, 0, SEEK_END);
+    if ((size_t)ftell(file) != strlen(text)) {
+        cmn_fatal("%s: byte %zu is 0, which no text has: write the file anew", name,
+                  strlen(text) + 1);
+    }
+    fclose(file);
+    for (; *from; from = end) {
+        size_t n = strcspn(from, "\n");
+        end = from + n + (from[n] == '\n');
+        n -= n && from[n - 1] == '\r';
+        if (n >= MOST) {
+            cmn_fatal("%s: a line has %zu bytes, and a name may have %d", name, n, MOST - 1);
+        }
+        if (!images || strspn(from, " \t") < n) {
+            memmove(to, from, n);
+            to[n] = '\n';
+            to += n + 1;
+        }
+    }
+    if (to == text) {
+        cmn_fatal("%s: the list is empty", name);
+    }
+    file = cmn_files_stream(text, (size_t)(to - text));
+    free(text);
+    return file;
+}
+
+FILE *cmn_fopen(const char *name)
+{
+    FILE *file = cmn_job.on ? open_for_all(name) : fopen(name, "r");
+
+    if (!cmn_job.on || !file) {
+        return file;
+    }
+    file = clean_list(file, name);
+    if (!strcmp(name, cmn_job.train_list)) {
+        cmn_job.train_images = cmn_files_count_lines(file);
+        if (cmn_job.trainer) {
+            cmn_feed_scatter(&cmn_job.trainer->feed, file);
+            cmn_trainer_list(cmn_job.trainer, file);
+        }
+    }
+    return file;
+}
+
+/* ---- the .data file ---- */
+
+static struct cmn_data_cfg read_data(struct list *options)
+{
+    struct cmn_data_cfg d = {
+        .backup = option_find_str(options, "backup", NULL),
+        .train = option_find_str(options, "train", NULL),
+        .valid = option_find_str(options, "valid", NULL),
+        .labels = option_find_str(options, "labels", NULL),
+        .names = option_find_str(options, "names", NULL),
+        .eval = option_find_str(options, "eval", NULL),
+        .classes = option_find_int_quiet(options, "classes", 0),
+        .top = option_find_int_quiet(options, "top", 1),
+        .tag = cmn_job.command->answer == CMN_CLASSES && option_find_int_quiet(options, "tag", 0),
+    };
+
+    /* Images with several tags have no single class, so top-1 would be meaningless. */
+    if (d.tag) {
+        d.valid = NULL;
+    }
+    return d;
+}
+
+void cmn_after_data_cfg(struct list *options)
+{
+    struct cmn_data_cfg d;
+
+    if (!cmn_job.on || cmn_job.evaluating) {
+        return; /* -map reads the .data file again */
+    }
+    d = read_data(options);
+    if (cmn_job.command->does == CMN_EVALUATES) {
+        cmn_session_names(&cmn_job, &d);
+    }
+    if (cmn_job.command->does == CMN_TRAINS) {
+        if (d.tag && cmn_pairs_check_trait(&cmn_job.options, CMN_TRAINS_OTHER_FILES,
+                                           "tag=1 in the .data file")) {
+            cmn_fatal_reason();
+        }
+        cmn_session_data(&cmn_job, &d);
+        if (cmn_job.trainer) {
+            cmn_trainer_resume(cmn_job.trainer);
+        }
+    }
+}
