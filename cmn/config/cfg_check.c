@@ -358,7 +358,7 @@ static const struct {
     {"isegmenter", " iseg ", 0, 80},
 };
 
-/* segmenter and isegmenter compare pixels: the network makes the image smaller by a whole number. */
+/* segmenter and isegmenter compare pixels: the network divides both sides by a whole number. */
 static void check_pixels(struct cmn_cfg_walk *w, const char *driver)
 {
     const struct cmn_cfg_shape *in = &w->shape[0], *out = &w->shape[w->section];
@@ -461,13 +461,18 @@ static void check_outputs(struct cmn_cfg_walk *w, struct cmn_cfg_shape out)
         cmn_cfg_int(w->q->data, -1, "tag", 0)) {
         return;
     }
-    snprintf(
-        text, sizeof text,
-        l ? "%.300s:%d: classes=%d, and the network of %.300s has %.0f outputs: its last layer "
-            "needs one for each class"
-          : "%.300s:%d: without classes= Darknet takes %d, and the network of %.300s has %.0f "
-            "outputs",
-        w->q->data_name, l ? l->line : 1, classes, w->q->name, out.values);
+    if (l) {
+        snprintf(
+            text, sizeof text,
+            "%.300s:%d: classes=%d, and the network of %.300s has %.0f outputs: its last layer "
+            "needs one for each class",
+            w->q->data_name, l->line, classes, w->q->name, out.values);
+    } else {
+        snprintf(text, sizeof text,
+                 "%.300s: without classes= Darknet takes %d, and the network of %.300s has %.0f "
+                 "outputs: add a line classes=%.0f",
+                 w->q->data_name, classes, w->q->name, out.values, out.values);
+    }
     w->listener->tell(w->listener->to, CMN_CFG_BAD_CLASSES, l ? l->line : 1, text);
 }
 
@@ -523,7 +528,7 @@ static void check_truths(struct cmn_cfg_walk *w, double truth)
     }
 }
 
-/* Goes through the layers: sets their shapes, and tells of what does not fit. Returns whether a layer
+/* Goes through the layers: sets their shapes, and tells of what does not fit. Returns whether one
  * learns. */
 static int walk_layers(struct cmn_cfg_walk *w, const char *bad, char *name, size_t bytes)
 {

@@ -380,10 +380,13 @@ static void route(struct cmn_cfg_walk *w)
     fits(w, w->batch * w->out.values, "outputs of a micro-batch");
 }
 
-/* pjreddie's [shortcut] also adds images of other sizes, if one divides the other. */
-static int can_add(const struct cmn_cfg_shape *a, const struct cmn_cfg_shape *b)
+/* pjreddie's [shortcut] also adds images of other sizes, if one divides the other, unless the size
+ * of the network changes. */
+static int can_add(const struct cmn_cfg_walk *w, const struct cmn_cfg_shape *b)
 {
-    if (cmn_cfg_keys_alexeyab()) {
+    const struct cmn_cfg_shape *a = &w->in;
+
+    if (cmn_cfg_keys_alexeyab() || w->drawn) {
         return a->w == b->w && a->h == b->h;
     }
     return a->w >= 1 && a->h >= 1 && b->w >= 1 && b->h >= 1 &&
@@ -401,7 +404,7 @@ static void shortcut(struct cmn_cfg_walk *w)
         if (!from->known || !w->in.known) {
             continue;
         }
-        if (!can_add(&w->in, from)) {
+        if (!can_add(w, from)) {
             FAULT(w, "from", "from=%d adds layer %d of %.0f x %.0f pixels to %.0f x %.0f",
                   number - (w->section - 1), number, from->w, from->h, w->in.w, w->in.h);
         } else if (cmn_cfg_real(w, "alpha", 1) != 1 &&

@@ -1,5 +1,5 @@
-/* The calls of cmn.h for the files that Darknet reads as text: cfg, .data file and lists. Rank 0 reads
- * them for all ranks, and Darknet gets a clean copy: without comments, blanks around keys and
+/* The calls of cmn.h for the files that Darknet reads as text: cfg, .data file and lists. Rank 0
+ * reads them for all ranks, and Darknet gets a clean copy: without comments, blanks around keys and
  * values, marks of an encoding, and ends of lines as Windows writes them. */
 #include "cmn.h"
 
@@ -26,20 +26,29 @@ static char *cfg_name, *data_name;
 
 /* ---- what is wrong with them ---- */
 
-/* Ends the job at a fault; warns of a key without effect if `to` is set. Keys of AlexeyAB's Darknet
- * come in one line, since its cfgs have dozens of them, and advice is the doctor's. */
-static void tell(void *to, enum cmn_cfg_fault fault, int line, const char *text)
+/* Ends the job at a fault. */
+static void end(void *to, enum cmn_cfg_fault fault, int line, const char *text)
 {
+    (void)to;
     (void)line;
     if (fault < CMN_CFG_UNUSED_KEY) {
         cmn_fatal("%s", text);
     }
-    if (fault == CMN_CFG_UNUSED_KEY && to && cmn_job.topology.rank == 0) {
+}
+
+/* Warns of a key without effect. Keys of AlexeyAB's Darknet come in one line, since its cfgs have
+ * dozens of them, and advice is the doctor's. */
+static void warn(void *to, enum cmn_cfg_fault fault, int line, const char *text)
+{
+    (void)to;
+    (void)line;
+    if (fault == CMN_CFG_UNUSED_KEY && cmn_job.topology.rank == 0) {
         cmn_warn("%s", text);
     }
 }
 
-static void check_cfg(int warn)
+/* Faults come first, so that the line of one stands by itself. */
+static void check_cfg(int warns)
 {
     const struct cmn_command *c = cmn_job.command;
     struct cmn_cfg_question q = {.name = cfg_name, .data_name = data_name, .cfg = &cfg};
@@ -51,7 +60,10 @@ static void check_cfg(int warn)
     q.trains = c->does == CMN_TRAINS && !cmn_job.evaluating;
     q.driver = q.trains ? c->driver : NULL;
     q.answer = c->answer;
-    cmn_cfg_check(&q, &(struct cmn_cfg_listener){tell, warn ? &q : NULL});
+    cmn_cfg_check(&q, &(struct cmn_cfg_listener){end, NULL});
+    if (warns) {
+        cmn_cfg_check(&q, &(struct cmn_cfg_listener){warn, NULL});
+    }
 }
 
 static void tell_elsewhere(void)
@@ -158,8 +170,8 @@ FILE *cmn_open_cfg(const char *name)
     keep_name(&cfg_name, name);
     file = clean(file, &cfg, CMN_CFG_BLANKS_GO);
     if (!again) {
-        tell_elsewhere();
         check_cfg(1);
+        tell_elsewhere();
     }
     return file;
 }
@@ -174,7 +186,8 @@ FILE *cmn_open_data(const char *name)
     keep_name(&data_name, name);
     file = clean(file, &data_cfg, CMN_CFG_BLANKS_STAY);
     if (!cmn_job.evaluating && cmn_job.command) { /* -map reads it again */
-        cmn_data_check(name, &data_cfg, &(struct cmn_cfg_listener){tell, &data_cfg});
+        cmn_data_check(name, &data_cfg, &(struct cmn_cfg_listener){end, NULL});
+        cmn_data_check(name, &data_cfg, &(struct cmn_cfg_listener){warn, NULL});
         if (cfg_name) {
             check_cfg(0);
         }
