@@ -90,6 +90,8 @@ int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
     for (int i = 0; i < *argc; i++) {
         if (!strcmp(argv[i], "-cmn")) {
             found->on = 1;
+        } else if (!strcmp(argv[i], "--save-weights") && i + 1 < *argc) {
+            found->save_weights = argv[++i]; /* as scripts of DarkMark write it */
         } else if (strncmp(argv[i], "-cmn_", 5)) {
             argv[kept++] = argv[i];
         } else if (strchr(argv[i], '=')) {

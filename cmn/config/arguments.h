@@ -9,10 +9,13 @@ struct cmn_arguments {
     int on;    /* -cmn was given */
     int key;   /* a -cmn_KEY was given */
     int clear; /* Darknet's -clear was given; it stays among the arguments */
+    const char
+        *save_weights; /* N of --save-weights N: as saveweights=N of the .data file; or NULL */
     const struct cmn_command *command;
 };
 
-/* Sets the keys that are given as -cmn_KEY VALUE, and removes them and -cmn from the arguments.
+/* Sets the keys that are given as -cmn_KEY VALUE, and removes them, -cmn and --save-weights from the
+ * arguments.
  * Returns 0, or -1 with the reason of the first error. Fills *found in both cases. */
 int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
                        struct cmn_arguments *found);

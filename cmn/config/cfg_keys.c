@@ -98,7 +98,7 @@ int cmn_data_key_describe(const char *key, int again, char *text, size_t bytes)
 {
     static const char *const known[] = {"classes", "train",  "valid", "labels", "names",
                                         "backup",  "top",    "tag",   "tree",   "results",
-                                        "eval",    "leaves", "map",   "test"};
+                                        "eval",    "leaves", "map",   "test",   "saveweights"};
     const int n = sizeof known / sizeof known[0];
     const char *nearest = cmn_nearest(key, known, n);
 

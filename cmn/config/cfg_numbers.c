@@ -266,6 +266,8 @@ static const struct cmn_cfg_number table[] = {
      "the layers; negative: from here"},
     {"data", "classes", CMN_CFG_WHOLE, 1, MANY, "classes", "classes of objects"},
     {"data", "top", CMN_CFG_WHOLE, 1, MANY, "classes", "an answer is right among so many"},
+    {"data", "saveweights", CMN_CFG_WHOLE, 1, INT_MAX, "iterations",
+     "distance between the NAME_N.weights that detector train saves"},
     {"data", "tag", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)",
      "images have several classes"},
 };

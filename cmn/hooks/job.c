@@ -415,6 +415,22 @@ static void help(int argc)
     }
 }
 
+/* Ends the job if the command needs a .data file and a cfg and there are fewer words: AlexeyAB's
+ * Darknet would crash. */
+static void check_count(int argc, char **argv)
+{
+    const struct cmn_command *c = cmn_job.command;
+    int words = 0;
+
+    for (int i = 1; i < argc; i++) {
+        words += argv[i][0] != '-';
+    }
+    if (words < 4 && (!strcmp(c->driver, "detector") || !strcmp(c->driver, "classifier"))) {
+        cmn_fatal("%s needs a .data file and a cfg: darknet %s DATA CFG [WEIGHTS] -cmn",
+                  cmn_command_name(c), cmn_command_name(c));
+    }
+}
+
 /* Ends the job if the command cannot run on several ranks. */
 static void check_words(int argc, char **argv)
 {
@@ -432,6 +448,7 @@ static void check_words(int argc, char **argv)
     if (c->does == CMN_REFUSED) {
         cmn_fatal("-cmn does not work with %s: %s", cmn_command_name(c), c->note);
     }
+    check_count(argc, argv);
 }
 
 /* Tells the tables of config/ which of their rows apply to this tree of Darknet. */
@@ -480,6 +497,7 @@ void cmn_init(int *argc, char **argv)
         return;
     }
     cmn_job.starts_over = found.clear;
+    cmn_job.save_weights = found.save_weights;
     start_darknet(argc, &argv, START_AT_LEAST);
     cmn_status_compute("reading cfg, lists and weights");
     if (reason[0]) {

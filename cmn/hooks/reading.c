@@ -111,8 +111,10 @@ static void print_line(const struct cmn_cfg_line *l, const char *section, FILE *
     fprintf(to, "%s=%.*s\n", l->key, n, l->value);
 }
 
-/* Parses `file`, which it closes, into `to`. Returns a stream over a clean copy of it. */
-static FILE *clean(FILE *file, struct cmn_cfg_file *to, enum cmn_cfg_blanks blanks)
+/* Parses `file`, which it closes, into `to`. Returns a stream over a clean copy of it, with a line
+ * `first` (or "") before it. */
+static FILE *clean(FILE *file, struct cmn_cfg_file *to, enum cmn_cfg_blanks blanks,
+                   const char *first)
 {
     char *text = NULL;
     size_t bytes;
@@ -121,6 +123,9 @@ static FILE *clean(FILE *file, struct cmn_cfg_file *to, enum cmn_cfg_blanks blan
     cmn_cfg_free(to);
     cmn_cfg_parse(to, file, blanks);
     fclose(file);
+    if (copy) {
+        fputs(first, copy);
+    }
     for (int i = 0; i < to->lines && copy; i++) {
         const struct cmn_cfg_line *l = &to->each[i];
         const struct cmn_cfg_line *head =
@@ -168,7 +173,7 @@ FILE *cmn_open_cfg(const char *name)
     free(cmn_job.cfg);
     cmn_job.cfg = text;
     keep_name(&cfg_name, name);
-    file = clean(file, &cfg, CMN_CFG_BLANKS_GO);
+    file = clean(file, &cfg, CMN_CFG_BLANKS_GO, "");
     if (!again) {
         check_cfg(1);
         tell_elsewhere();
@@ -176,15 +181,32 @@ FILE *cmn_open_cfg(const char *name)
     return file;
 }
 
+/* Writes the line of a .data file that --save-weights of the command line stands for. */
+static void line_of_arguments(char *line, size_t bytes)
+{
+    const char *n = cmn_job.save_weights;
+    char why[160];
+
+    line[0] = '\0';
+    if (n && cmn_cfg_number_check(cmn_cfg_number_find("", "saveweights"), n, why, sizeof why)) {
+        cmn_fatal("command line: --save-weights %s: %s", n, why);
+    }
+    if (n) {
+        snprintf(line, bytes, "saveweights=%s\n", n);
+    }
+}
+
 FILE *cmn_open_data(const char *name)
 {
     FILE *file = cmn_job.on ? open_for_all(name) : fopen(name, "r");
+    char first[64];
 
     if (!cmn_job.on || !file) {
         return file;
     }
     keep_name(&data_name, name);
-    file = clean(file, &data_cfg, CMN_CFG_BLANKS_STAY);
+    line_of_arguments(first, sizeof first);
+    file = clean(file, &data_cfg, CMN_CFG_BLANKS_STAY, first);
     if (!cmn_job.evaluating && cmn_job.command) { /* -map reads it again */
         cmn_data_check(name, &data_cfg, &(struct cmn_cfg_listener){end, NULL});
         cmn_data_check(name, &data_cfg, &(struct cmn_cfg_listener){warn, NULL});

@@ -29,9 +29,10 @@ struct cmn_session {
     const struct cmn_command *command; /* NULL in your own programs and in tools */
     struct cmn_topology topology;
     struct cmn_options options;
-    int starts_over;     /* -clear was given */
-    long resumed_steps;  /* steps of earlier runs, from the checkpoint */
-    unsigned long seed;  /* options.seed, or the seed that rank 0 drew */
+    int starts_over;          /* -clear was given */
+    const char *save_weights; /* from the command line, before that of the .data file; or NULL */
+    long resumed_steps;       /* steps of earlier runs, from the checkpoint */
+    unsigned long seed;       /* options.seed, or the seed that rank 0 drew */
     char arithmetic[20]; /* cmn_exact: hash of the arithmetic here, the same on all ranks; or "" */
     int blas_threads;    /* cmn_exact: threads of a rank for its matrix products */
     const struct cmn_communicator *communicator;

@@ -197,23 +197,6 @@ load alexeyab
     says 'the .data file has classes=9999, and the network has ' classifier valid small.data net.cfg w.weights
 }
 
-@test "AlexeyAB's tree: anchors that are missing and masks beyond num are named with layer and line" {
-    boxes 24
-    tiny >whole.cfg
-    line=$(grep -n '^\[yolo\]' whole.cfg)
-    line=${line%%:*}
-    says() {
-        run -1 timeout "$HANG_LIMIT" "$DARKNET" detector train digits.data net.cfg -dont_show -cmn
-        [[ $(grep -c '^cmn\[' <<<"$output") -eq 1 && $output == *"] net.cfg:$1" ]]
-    }
-    sed '/^anchors/d' whole.cfg >net.cfg
-    says "$line: layer 11, [yolo]: 0 anchors for num=2: it needs 4 numbers, a width and a height each"
-    sed 's/^anchors=.*/anchors = 30,40, 40 # and no more/' whole.cfg >net.cfg
-    says "$((line + 2)): layer 11, [yolo]: 1 anchor for num=2: it needs 4 numbers, a width and a height each"
-    sed 's/^mask=0,1/mask=1,2/' whole.cfg >net.cfg
-    says "$((line + 1)): layer 11, [yolo]: mask=1,2 names anchor 2, and with num=2 they are 0 to 1"
-}
-
 @test "AlexeyAB's tree: cmn_patience: the same best weights and the same last iteration after a resume, also with -map" {
     export CMN_DEBUG_CHECKPOINT_KEEP=99
     boxes 60
@@ -367,18 +350,49 @@ load alexeyab
     [[ $(grep -c '^cmn\[' <<<"$output") -eq 1 && $output == *'Cannot load image "gone-digit-1.png"'* ]]
 }
 
-@test "AlexeyAB's tree: an unknown layer and an unknown policy end the job" {
-    local line
+@test "AlexeyAB's tree: what is wrong with a cfg is one line with file and line, in a training and in the doctor" {
+    local change says
     boxes 24
-    tiny >whole.cfg
-    while IFS='|' read -r line says; do
-        sed "$line" whole.cfg >net.cfg
-        run -1 timeout "$HANG_LIMIT" "$DARKNET" detector train digits.data net.cfg -dont_show -cmn
-        [[ $(grep -c '^cmn\[' <<<"$output") -eq 1 && $output == *"] $says"* ]]
+    tiny policy=steps steps=2,4 scales=.1,.1 >whole.cfg
+    line() { grep -n "^$1" net.cfg | head -n 1 | cut -d : -f 1; }
+    while IFS='|' read -r change key says; do
+        sed "$change" whole.cfg >net.cfg
+        says="net.cfg:$(line "$key"): $says"
+        run -1 darknet_on 2 detector train digits.data net.cfg -dont_show -cmn
+        [[ $(grep -c '^cmn\[' <<<"$output") -eq 1 && $output == *"] $says"* ]] || { echo "not: $says"; false; }
+        run -1 "$DARKNET" cmn doctor digits.data net.cfg
+        [[ $output == *"  $says"* ]]
     done <<'END'
-s/^\[convolutional\]/[convolutinal]/|net.cfg: [convolutinal] is no layer of this Darknet
-s/^\[net\]/[net]\npolicy=foo/|policy=foo in the cfg: must be constant, step,
+s/^\[convolutional\]/[convolutinal]/|.convolutinal|[convolutinal] is no layer: this Darknet has [activation]
+s/^policy=.*/policy=foo/|policy|policy=foo: must be one of constant step steps exp poly sigmoid random sgdr
+s/^steps=.*/steps=2,4,5/|scales|scales=.1,.1: 2 of them for 3 steps; each of steps= needs one
+s/^\[net\]/batch=8\n[net]/|batch|batch stands before the first section, which is [net]
+s/^subdivisions=.*/subdivisions=0/|subdiv|subdivisions=0: must be 1 to 1000000 micro-batches
+s/^batch=.*/batch=64/; s/^subdivisions=.*/subdivisions=22/|batch|batch=64: no multiple of subdivisions=22, a step would have 44 images; write batch=44 or 66
+s/^channels=.*/channels=4/|channels|channels=4: a detector of this Darknet has images of 1 or 3 channels
+s/^learning_rate=.*/learning_rate=0,001/|learning_rate|learning_rate=0,001: not a number, 0 to 1e+38 (factor)
+/^anchors/d|.yolo|0 anchors for num=2: it needs 4 numbers, a width and a height each
+s/^anchors=.*/anchors = 30,40, 40 # and no more/|anchors|1 anchor for num=2: it needs 4 numbers, a width and a height each
+s/^mask=0,1/mask=1,2/|mask|mask=1,2 names anchor 2, and with num=2 they are 0 to 1
+s/^layers=.*/layers=-99/|layers|layers=-99: this is layer
 END
+    run -1 darknet_on 2 detector train digits.data -dont_show -cmn
+    [[ $output == *'detector train needs a .data file and a cfg: darknet detector train DATA CFG [WEIGHTS] -cmn'* ]]
+}
+
+@test "AlexeyAB's tree: marks, blanks and ends of lines of other systems change nothing, nor do options before the verb" {
+    boxes 24
+    tiny max_batches=3 >net.cfg
+    train=$(sed -n 's/^train *= *//p' digits.data)
+    darknet_on 2 detector train digits.data net.cfg -dont_show -cmn -cmn_seed 7 -cmn_validate 0
+    mv out/net_final.weights expected
+    { printf '\xef\xbb\xbf'; sed 's/$/\r/' net.cfg; } >net.new
+    { printf '\n\xef\xbb\xbf' | tail -c 3; sed 's/$/\r\n/' "$train"; } >'a list.txt'
+    { printf '\xef\xbb\xbf'; sed 's/^train.*/ train = a list.txt /; s/$/\r/' digits.data; } >new.data
+    mv net.new net.cfg
+    darknet_on 2 detector -dont_show -gpus 0 train new.data net.cfg --save-weights 2 -cmn -cmn_seed 7 -cmn_validate 0 -clear
+    cmp out/net_final.weights expected
+    [[ -e out/net_2.weights ]]
 }
 
 @test "AlexeyAB's tree: what ranks cannot do together is refused with the reason" {

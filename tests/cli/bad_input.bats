@@ -372,6 +372,20 @@ END
     fails_clearly_on 2 '-cmn does not work with classifier: ' classifier -clear small.data mlp.cfg -cmn
 }
 
+@test "--save-weights N is the distance between weights that are saved" {
+    fails_clearly_on 2 'command line: --save-weights 2k: not a whole number' "${train[@]}" -cmn --save-weights 2k
+    [[ -f $REPO/data/mnist/train.list ]] || skip 'data/mnist is missing: make mnist'
+    mkdir labels
+    sed 's|^|'"$REPO"'/|; 4q' "$REPO/data/mnist/train.list" >few.list
+    while IFS= read -r image; do cp "$image" . && echo '0 .5 .5 .5 .5' >"$(basename "$image" .png).txt"; done <few.list
+    sed -i 's|.*/||' few.list
+    printf '%s\n' classes=1 train=few.list backup=out >few.data
+    net_section width=32 height=32 channels=3 batch=2 max_batches=5 >few.cfg
+    printf '%s\n' '[convolutional]' filters=6 activation=linear '[yolo]' anchors=4,4 classes=1 >>few.cfg
+    darknet_on 2 detector train few.data few.cfg -cmn -cmn_validate 0 --save-weights 2
+    [[ $(cd out && echo few_?.weights) == 'few_2.weights few_4.weights' ]]
+}
+
 @test "-gpus with several devices" {
     fails_clearly_on 2 '-gpus 0,1: .*each rank trains on one device' "${train[@]}" -cmn -gpus 0,1
 }
