@@ -352,7 +352,7 @@ static const struct {
     const char *driver, *last; /* NULL: any */
     int boxes, classes;        /* coords=4; classes= if it must be one number */
 } trainers[] = {
-    {"detector", " yolo Gaussian_yolo region ", 1, 0},
+    {"detector", " yolo Gaussian_yolo region contrastive ", 1, 0},
     {"yolo", " detection ", 1, 0},
     {"coco", " detection ", 1, 0},
     {"isegmenter", " iseg ", 0, 80},
@@ -375,17 +375,8 @@ static void check_pixels(struct cmn_cfg_walk *w, const char *driver)
 
 static void check_last(struct cmn_cfg_walk *w, const char *driver)
 {
-    enum { TAG_IMAGES = 1024 }; /* that tag train loads at a time */
-
     if (!strcmp(driver, "segmenter") || !strcmp(driver, "isegmenter")) {
         check_pixels(w, driver);
-    }
-    if (!strcmp(driver, "tag") && w->batch >= 1 && fmod(TAG_IMAGES, w->batch) != 0) {
-        cmn_cfg_tell(
-            w, CMN_CFG_BAD_LAYER, net_line(w, "batch"),
-            "tag train loads %d images at a time: batch divided by subdivisions must divide "
-            "them",
-            TAG_IMAGES);
     }
     for (size_t i = 0; i < sizeof trainers / sizeof trainers[0]; i++) {
         if (strcmp(trainers[i].driver, driver)) {
@@ -435,7 +426,9 @@ static void check_images(struct cmn_cfg_walk *w)
 
 /* ---- the whole cfg ---- */
 
-/* What a layer of unknown shape may have. */
+/* The layers that learn, and what one of unknown shape may have. */
+#define LEARNING \
+    " yolo Gaussian_yolo region detection iseg cost softmax logistic contrastive l2norm "
 #define UNKNOWN_MANY 1e300
 
 static void check_classes(struct cmn_cfg_walk *w, int classes)
@@ -450,15 +443,17 @@ static void check_classes(struct cmn_cfg_walk *w, int classes)
     }
 }
 
-/* Compares the outputs of a classifier with the classes of the .data file. */
+/* Compares the outputs of a classifier or a regressor with the classes of
+ * the .data file. */
 static void check_outputs(struct cmn_cfg_walk *w, struct cmn_cfg_shape out)
 {
     const struct cmn_cfg_line *l = cmn_cfg_find(w->q->data, -1, "classes");
-    int classes = l ? atoi(l->value) : 2;
+    int regressor = w->q->driver && !strcmp(w->q->driver, "regressor");
+    int classes = l ? atoi(l->value) : regressor ? 1 : 2;
     char text[900];
 
-    if (!out.known || out.values == classes || cmn_cfg_find(w->q->data, -1, "tree") ||
-        cmn_cfg_int(w->q->data, -1, "tag", 0)) {
+    if ((w->q->answer != CMN_CLASSES && !regressor) || !out.known || out.values == classes ||
+        cmn_cfg_find(w->q->data, -1, "tree") || cmn_cfg_int(w->q->data, -1, "tag", 0)) {
         return;
     }
     if (l) {
@@ -547,7 +542,7 @@ static int walk_layers(struct cmn_cfg_walk *w, const char *bad, char *name, size
         if (is_among(" yolo Gaussian_yolo region detection ", name)) {
             check_same_boxes(w, &seen);
         }
-        learns |= cmn_cfg_truths(w) > 0 || is_among(" contrastive l2norm ", name);
+        learns |= is_among(LEARNING, name) && !cmn_cfg_whole(w, "noloss", 0);
     }
     w->section--;
     return learns;
@@ -596,7 +591,7 @@ static void check_layers(struct cmn_cfg_walk *w, const char *bad)
         cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, NULL,
                      "no layer of the network learns: end it with [softmax], [cost] or [yolo]");
     }
-    if (w->q->data && w->q->answer == CMN_CLASSES) {
+    if (w->q->data && w->q->trains) {
         check_outputs(w, w->shape[w->section]);
     }
     if (w->q->trains && !cmn_cfg_keys_alexeyab()) {

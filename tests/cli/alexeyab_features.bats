@@ -233,6 +233,7 @@ thin() {
         # shellcheck disable=SC2086  # keys and their values
         thin "$cfg" $net $keys >net.cfg
         [[ $command == detector ]] && data=digits.data || data=small.data
+        [[ $command == classifier ]] || sed -i "s/^classes=.*/$(grep -m 1 '^classes' net.cfg | tr -d ' ')/" digits.data
         SECONDS=0
         darknet_on 2 "$command" train "$data" net.cfg -dont_show -cmn -cmn_seed 7 -cmn_validate 0 -cmn_verify 1 >train.log 2>&1 ||
             { echo "$cfg"; tail -n 30 train.log; false; }

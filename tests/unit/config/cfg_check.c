@@ -183,7 +183,7 @@ static const struct {
     {"detector", CMN_BOXES, NET "[convolutional]\nfilters=8\n[yolo]\nanchors=1,2,3\nclasses=3\n",
      NULL, "x.cfg:8: 1 anchor for num=1: it needs 2 numbers, a width and a height each"},
     {"detector", CMN_BOXES, NET "[softmax]\n", NULL,
-     "x.cfg:5: detector train needs one of yolo Gaussian_yolo region as the last layer, and this "
+     "x.cfg:5: detector train needs one of yolo Gaussian_yolo region contrastive as the last layer, and this "
      "is [softmax]"},
     {"detector", CMN_BOXES,
      "[net]\nwidth=8\nheight=8\nchannels=1\n[convolutional]\nfilters=16\n" HEAD, NULL,
