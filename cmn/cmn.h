@@ -243,14 +243,19 @@ int cmn_sample_image(char **paths, int images);
  * frees the array, not the names. */
 char **cmn_loader_paths(char **paths, int n);
 
-/* Thread-safe. load_image_stb() calls it before it reads a file: a copy of the decoded image (the
- * caller frees), or NULL when it is not in memory. Moves the thread's random numbers on to its next
- * sample. */
-unsigned char *cmn_cached_image(const char *file, int channels, int *w, int *h, int *c);
+/* Local, thread-safe; without -cmn, too. What load_image_stb() loads: the pixels of an image file, or of
+ * its copy in memory; the caller frees them. Moves the thread's random numbers on to its next sample.
+ * NULL: *reason says why until the thread's next call; or is NULL, and AlexeyAB's Darknet without -cmn
+ * reads the file itself. */
+unsigned char *cmn_load_image(const char *file, int channels, int *w, int *h, int *c,
+                              const char **reason);
 
-/* Local, thread-safe. Asked before an image of that size is unpacked: NULL, or why there is no memory for
- * it, a text that stays until the thread's next call. */
-const char *cmn_image_too_large(int w, int h, int channels);
+/* Local, thread-safe. Who decodes files otherwise calls it before: ends the job if an image is cut. */
+void cmn_check_image(const char *file);
+
+/* Thread-safe. A copy of the decoded image (the caller frees), or NULL when it is not in memory.
+ * Moves the thread's random numbers on to its next sample. */
+unsigned char *cmn_cached_image(const char *file, int channels, int *w, int *h, int *c);
 
 /* Local, thread-safe. Under which name this host has an image, or its labels: `name` itself, or with
  * cmn_data=scatter that of its copy, which is valid until the thread's next call. Loaders open that. */
@@ -264,8 +269,7 @@ float *cmn_read_labels(const char *file, int *n);
 /* Thread-safe. Who decodes an image without these two says which file it reads, and then NULL. */
 void cmn_reads_image(const char *file);
 
-/* Thread-safe. load_image_stb() calls it after it has decoded a file: keeps a copy while memory
- * allows. */
+/* Thread-safe. Keeps a copy of an image that has been decoded while memory allows. */
 void cmn_cache_image(const char *file, int channels, int w, int h, int c,
                      const unsigned char *pixels);
 

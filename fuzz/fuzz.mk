@@ -11,7 +11,7 @@ export FUZZ_SECONDS TARGETS
 FUZZ_SAN   := -fsanitize=fuzzer-no-link,$(if $(filter 1,$(MEMORY)),memory -fsanitize-memory-track-origins,address,undefined) -fno-sanitize=pointer-overflow,shift,float-cast-overflow,nonnull-attribute -fno-sanitize-recover=all
 FUZZ_FLAGS := -O1 -g -fno-omit-frame-pointer $(FUZZ_SAN)
 # In what has been compiled, memory and files become those that fuzz/memory.c counts.
-FUZZ_COUNT  = objcopy $(foreach f,malloc calloc realloc reallocarray aligned_alloc strdup free fopen fdopen fclose $(if $(filter image.o,$(@F)),open),--redefine-sym $(f)=fuzz_$(f)) $@
+FUZZ_COUNT  = objcopy $(foreach f,malloc calloc realloc reallocarray aligned_alloc strdup free fopen fdopen fclose $(if $(filter pixels.o,$(@F)),open),--redefine-sym $(f)=fuzz_$(f)) $@
 # Darknet's threads and clock, too, so that an input does the same each time and may end anywhere.
 FUZZ_ALONE  = objcopy $(foreach f,time pthread_create pthread_join,--redefine-sym $(f)=fuzz_$(f)) $@
 # Darknet's main() is called with a training, and what a trainer calls in each step goes by way of fuzz/training.c.

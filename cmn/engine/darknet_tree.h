@@ -156,11 +156,6 @@ void cmn_tree_add_losses(network *net);
 
 /* ---- images and predictions ---- */
 
-/* Decodes an image to 8 bits per channel. Thread-safe. The caller frees the pixels. Returns NULL
- * and sets *reason if it fails. */
-unsigned char *cmn_tree_load_pixels(const char *path, int channels, int *w, int *h, int *c,
-                                    const char **reason);
-
 /* Returns the middle of the image, as large as possible, resized to w x h. The caller frees both
  * images. */
 image cmn_tree_crop_centre(image whole, int w, int h);

@@ -2,7 +2,6 @@
 #include "engine/inference.h"
 
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -56,26 +55,6 @@ void cmn_image_free(struct cmn_image *image)
 {
     free(image->data);
     image->data = NULL;
-}
-
-int cmn_image_try(const char *path, int channels, struct cmn_image_size *found)
-{
-    const char *reason;
-    unsigned char *pixels;
-    struct stat about;
-    int c = 0;
-
-    if (!stat(path, &about) && S_ISFIFO(about.st_mode)) {
-        return cmn_fail("not a file"); /* reading a FIFO may never end */
-    }
-    /* Decodes as load_image_stb() does, without its conversion to floats. */
-    pixels = cmn_tree_load_pixels(path, channels, &found->width, &found->height, &c, &reason);
-    if (!pixels) {
-        return cmn_fail("%s", reason);
-    }
-    found->channels = channels ? channels : c;
-    free(pixels);
-    return 0;
 }
 
 /* ---- predictions ---- */

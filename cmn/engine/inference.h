@@ -40,14 +40,6 @@ struct cmn_image cmn_image_load(const struct cmn_net *net, const char *path,
                                 enum cmn_image_fit fit);
 void cmn_image_free(struct cmn_image *image);
 
-/* Thread-safe. Checks that trainers can read this image: decodes it as they do, to `channels`
- * channels (0: as many as the file has). *found becomes its size and channels. Returns 0, or -1
- * with a reason. */
-struct cmn_image_size {
-    int width, height, channels;
-};
-int cmn_image_try(const char *path, int channels, struct cmn_image_size *found);
-
 /* ---- predictions ---- */
 
 /* Runs forward without training on n images together: cmn_net_inputs() and cmn_net_truths() floats

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "convolutional_layer.h"
-#include "stb_image.h"
 
 #include "base/memory.h"
 
@@ -468,15 +467,6 @@ char **cmn_read_names(const char *file, int *n)
     names = cmn_realloc(names, (size_t)*n + 1, sizeof *names);
     names[*n] = NULL;
     return names;
-}
-
-unsigned char *cmn_tree_load_pixels(const char *path, int channels, int *w, int *h, int *c,
-                                    const char **reason)
-{
-    unsigned char *pixels = stbi_load(path, w, h, c, channels);
-
-    *reason = pixels ? NULL : stbi_failure_reason();
-    return pixels;
 }
 
 /* Does the same as Darknet's validate_classifier_single(). */

@@ -210,12 +210,6 @@ char **cmn_read_names(const char *file, int *n)
     return names;
 }
 
-unsigned char *cmn_tree_load_pixels(const char *path, int channels, int *w, int *h, int *c,
-                                    const char **reason)
-{
-    return load_pixels(path, channels, w, h, c, reason);
-}
-
 image cmn_tree_crop_centre(image whole, int w, int h)
 {
     return center_crop_image(whole, w, h);

@@ -16,6 +16,7 @@
 #include "data/image_cache.h"
 #include "data/labels.h"
 #include "data/loader.h"
+#include "data/pixels.h"
 #include "data/scatter.h"
 #include "engine/convolution.h"
 #include "engine/darknet_net.h"
@@ -265,26 +266,6 @@ unsigned char *cmn_cached_image(const char *file, int channels, int *w, int *h, 
     return kept;
 }
 
-const char *cmn_image_too_large(int w, int h, int channels)
-{
-    /* Bytes for each value of the image: 1 packed as in the decoder, 1 unpacked, 4 as a float. An
-     * image that needs less than `small` is not worth reading the system's files. */
-    const double bytes = 6, small = 1 << 28;
-    static _Thread_local char text[128];
-    double needs = bytes * w * h * channels, free_bytes;
-
-    if (needs < small) {
-        return NULL;
-    }
-    free_bytes = (double)cmn_memory_free();
-    if (needs <= free_bytes / 2) {
-        return NULL;
-    }
-    snprintf(text, sizeof text, "%d x %d pixels take %.1f GB of memory, and %.1f GB are free", w, h,
-             needs / 1e9, free_bytes / 1e9);
-    return text;
-}
-
 const char *cmn_data_path(const char *name)
 {
     return cmn_scatter_path(name);
@@ -342,6 +323,30 @@ void cmn_cache_image(const char *file, int channels, int w, int h, int c,
     if (cmn_job.on) {
         cmn_status_file(NULL);
         cmn_image_cache_keep(file, channels, w, h, c, pixels);
+    }
+}
+
+unsigned char *cmn_load_image(const char *file, int channels, int *w, int *h, int *c,
+                              const char **reason)
+{
+    unsigned char *pixels = cmn_cached_image(file, channels, w, h, c);
+
+    *reason = NULL;
+    if (!pixels && (cmn_job.on || !cmn_tree.has_more)) {
+        pixels = cmn_pixels_load(cmn_data_path(file), channels, w, h, c, reason);
+        if (pixels) {
+            cmn_cache_image(file, channels, *w, *h, *c, pixels);
+        }
+    }
+    return pixels;
+}
+
+void cmn_check_image(const char *file)
+{
+    const char *reason = cmn_job.on ? cmn_pixels_cut(cmn_data_path(file)) : NULL;
+
+    if (reason) {
+        cmn_fatal("Cannot load image \"%s\": %s", file, reason);
     }
 }
 

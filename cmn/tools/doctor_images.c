@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <uthash.h>
@@ -16,6 +17,7 @@
 #include "base/memory.h"
 #include "base/values.h"
 #include "data/labels.h"
+#include "data/pixels.h"
 #include "engine/inference.h"
 #include "mpi/files.h"
 
@@ -175,22 +177,29 @@ static void check_class(struct work *w, const struct cmn_doctor_line *l)
 static void check_image(struct work *w, const struct cmn_doctor_line *l, uint64_t *hash,
                         struct cmn_doctor_sums *sums)
 {
-    struct cmn_image_size size = {0};
+    int width, height, channels;
+    const char *reason = "not a file"; /* reading a FIFO may never end */
+    unsigned char *pixels = NULL;
+    struct stat about;
     size_t bytes;
 
     *hash = 0;
     sums->files++;
-    if (!cmn_image_try(l->text, w->d->channels, &size)) {
+    if (stat(l->text, &about) || !S_ISFIFO(about.st_mode)) {
+        pixels = cmn_pixels_load(l->text, w->d->channels, &width, &height, &channels, &reason);
+    }
+    if (pixels) {
+        free(pixels);
         cmn_files_hash(l->text, &bytes, hash); /* the kernel still has the file in its cache */
         sums->readable++;
-        sums->width += size.width;
-        sums->height += size.height;
-        sums->bytes += (long long)size.width * size.height * size.channels;
+        sums->width += width;
+        sums->height += height;
+        sums->bytes += (long long)width * height * channels;
     } else if (access(l->text, F_OK)) {
-        ADD(w, CMN_MISSING_IMAGE, l, "%s: %s", l->text, cmn_reason());
+        ADD(w, CMN_MISSING_IMAGE, l, "%s: %s", l->text, reason);
         return; /* without the image its labels do not matter */
     } else {
-        ADD(w, CMN_UNREADABLE_IMAGE, l, "%s: %s", l->text, cmn_reason());
+        ADD(w, CMN_UNREADABLE_IMAGE, l, "%s: %s", l->text, reason);
     }
     if (w->d->task == CMN_DOCTOR_BOXES) {
         check_boxes(w, l, sums);

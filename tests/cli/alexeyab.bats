@@ -342,6 +342,11 @@ load alexeyab
     run -1 detect_on 2
     [[ $(grep -c '^cmn\[' <<<"$output") -eq 1 && $output == *'Cannot load image "d/5.png"'* ]]
     [[ ! -e bad.list ]]
+    # Its own decoder takes a cut JPEG, and makes the rest up.
+    tail -c +2 "$REPO/fuzz/seeds/image/jpg-422" >broken.png
+    truncate -s -20 broken.png
+    run -1 detect_on 2
+    [[ $(grep -c '^cmn\[' <<<"$output") -eq 1 && $output == *'Cannot load image "d/5.png": JPEG: the file ends before the last pixel'* ]]
     net_section batch=24 subdivisions=4 channels=3 >class.cfg
     printf '%s\n' '[convolutional]' filters=10 size=3 stride=1 pad=1 activation=linear '[avgpool]' '[softmax]' groups=1 >>class.cfg
     sed 's|^train=.*|train=gone.list|' small.data >gone.data

@@ -230,8 +230,8 @@ augmented_cfg() {
     command -v strace >/dev/null || skip 'strace is not installed'
     [[ -z $SAN ]] || skip 'strace and sanitizers do not go together'
     local i opens=1
-    # OpenCV opens an image to find its decoder, and again to decode it.
-    [[ $TREE != alexeyab || $ALEXEYAB_BUILD != *-opencv* ]] || opens=2
+    # We look whether an image is whole; OpenCV opens it to find its decoder, and again to decode it.
+    [[ $TREE != alexeyab || $ALEXEYAB_BUILD != *-opencv* ]] || opens=3
     mlp_cfg batch=20 cmn_epochs=6 max_batches=1000 >mlp.cfg
     # shellcheck disable=SC2016  # expanded by the inner shell
     printf '%s\n' '#!/bin/sh' 'strace -f -qq -e trace=openat,open -o "trace.$OMPI_COMM_WORLD_RANK" "$TRACED" "$@"' >traced
