@@ -97,11 +97,6 @@ struct list;
  * there. */
 void cmn_init(int *argc, char **argv);
 
-/* Local, without -cmn, too. check_arguments() calls it for a word that is no command, out of the
- * table of them, a line each, ended by NULL: "; did you mean train?", with the nearest of the first
- * words, or of the words behind `driver`; "" when none is near. The text is the library's. */
-const char *cmn_did_you_mean(char *const *commands, const char *driver, const char *word);
-
 /* Local, without -cmn, too. main() calls it behind its help: prints what -cmn adds to that command;
  * both words, or the second one, may be "". */
 void cmn_print_help(const char *driver, const char *verb);
@@ -430,7 +425,7 @@ char **cmn_split_paths(char **paths, int *n);
 int cmn_global_index(int i);
 
 /* Local. As fopen(name, "w"), before cmn_split_paths: a file into which rank 0 writes what all
- * ranks write. With -cmn a file that cannot be opened ends the job. */
+ * ranks write. A file that cannot be opened ends the job. */
 FILE *cmn_open_result(const char *name);
 
 /* Local. Hands the n values found for an image to rank 0, which calls take(values, n) in the order

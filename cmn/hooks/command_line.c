@@ -1,41 +1,12 @@
-/* The calls of cmn.h from Darknet's table of commands: what -cmn adds to its help, and to its
- * message about a mistyped word. */
+/* What -cmn adds to Darknet's help. */
 #include "cmn.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "config/commands.h"
 #include "config/options.h"
 #include "hooks/job.h"
-
-const char *cmn_did_you_mean(char *const *commands, const char *driver, const char *word)
-{
-    enum { MOST = 256, LENGTH = 32 };
-    static char words[MOST][LENGTH], text[LENGTH + 32];
-    const char *at[MOST], *nearest;
-    size_t length = driver ? strlen(driver) : 0;
-    int n = 0;
-
-    for (int i = 0; commands[i] && n < MOST; i++) {
-        const char *from = commands[i];
-        if (driver && (strncmp(from, driver, length) || from[length] != ' ')) {
-            continue;
-        }
-        from += driver ? length + 1 : 0;
-        if (*from >= 'a' && *from <= 'z') { /* skips options and names of arguments */
-            snprintf(words[n], LENGTH, "%.*s", (int)strcspn(from, " "), from);
-            at[n] = words[n];
-            n++;
-        }
-    }
-    nearest = cmn_nearest(word, at, n);
-    snprintf(text, sizeof text, nearest ? "; did you mean %s?" : "", nearest);
-    return text;
-}
-
-/* ---- help ---- */
 
 /* Prints all keys by group, in lines of at most 100 columns. */
 static void print_keys(void)

@@ -403,7 +403,7 @@ FILE *cmn_open_result(const char *name)
 {
     FILE *file = cmn_job.on ? cmn_ordered_output_file(output(), name) : fopen(name, "w");
 
-    if (cmn_job.on && !file) {
+    if (!file) {
         cmn_fatal("Couldn't open file: %s (%s): make its folder, or name another one with results= "
                   "in the .data file",
                   name, strerror(errno));

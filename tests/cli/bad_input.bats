@@ -397,9 +397,9 @@ END
 
 @test "no arguments, unknown commands" {
     fails_clearly . "$DARKNET"
-    fails_clearly 'nosuchcommand' "$DARKNET" nosuchcommand
-    fails_clearly . "$DARKNET" classifier
-    run -1 "$DARKNET" classifier nosuch small.data mlp.cfg
+    fails_clearly 'does not work with this command' "$DARKNET" nosuchcommand -cmn
+    fails_clearly . "$DARKNET" classifier -cmn
+    fails_clearly . "$DARKNET" classifier nosuch small.data mlp.cfg -cmn
 }
 
 # within LIMIT PATTERN: on 2 ranks under `ulimit LIMIT` the training gets through, or says one line that matches.

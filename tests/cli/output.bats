@@ -252,7 +252,7 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
     [[ ${lines[0]} =~ ^darknet-cmn\ [0-9]+\.[0-9]+\.[0-9]+$ && ${lines[1]} == *MPI* && ${lines[2]} == OpenBLAS* ]]
     for words in help --help -h; do
         run -0 "$DARKNET" $words
-        [[ ${#lines[@]} -gt 80 ]]
+        [[ ${#lines[@]} -gt 30 ]]
         grep -q ' detector train DATA CFG \[WEIGHTS\]$' <<<"$output"
     done
     for words in 'help detector train' 'detector train -h' 'detector train --help'; do
@@ -275,13 +275,6 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
     [[ $output == *$'\nDocuments: docs/README.md, man darknet' ]]
     run -0 darknet_on 2 detector train -h -cmn # keys with their values: tests/cli/reference.bats
     [[ $(grep -c '^Keys of' <<<"$output") -eq 1 && $output != *'With -cmn many'* ]]
-    for words in 'detectr -h' 'help detectr' 'detectr train a.data b.cfg'; do
-        # shellcheck disable=SC2086
-        fails_clearly '^Not a command: detectr; did you mean detector\?; .* help lists them' "$DARKNET" $words
-    done
-    fails_clearly '^Not a command: detector demoo; did you mean demo\?; .* help detector lists them' "$DARKNET" detector demoo
-    fails_clearly '^Not a command: detector trian; did you mean train\?; ' "$DARKNET" help detector trian
-    [[ ! -s fails.out ]]
     fails_clearly_on 2 'not a command: detector trian; did you mean detector train\?$' detector trian a.data b.cfg -cmn
     fails_clearly_on 2 'not a command: clasifier train; did you mean classifier\?$' clasifier train a.data b.cfg -cmn
     fails_clearly_on 2 'cmn does not work with detector: one process does it' detector demo a.data b.cfg c -cmn

@@ -114,7 +114,7 @@ offers() {
     # shellcheck disable=SC1091
     load_it() { source ./words.bash; } # from a function, as bash-completion does
     load_it
-    offers 'detect detector' darknet detec
+    offers 'detector' darknet detec
     asks darknet ''
     run -1 grep -vxE -- '[a-z0-9]+|--version' offered
     offers 'test train' darknet detector t
