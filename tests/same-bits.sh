@@ -54,7 +54,6 @@ entries() {
 + bare-mlp                                       | 2           | classifier mlp | bare validate=1
 + bare-conv                                      | 3           | classifier conv | bare
 + bare-yolo                                      | 2           | detector yolo | bare validate=1
-bare-gru                                         | 2           | rnn gru | bare
 bare-resume                                      | 2           | classifier drop stop=4 | bare
 bare-three-nodes                                 | 1+1+1       | classifier conv | bare communicator=shm
 
@@ -64,8 +63,6 @@ bare-three-nodes                                 | 1+1+1       | classifier conv
 plain-adam                                       | plain       | classifier conv threads=1 adam=1 learning_rate=.001 |
 plain-layers                                     | plain       | classifier layers threads=1 |
 plain-routes                                     | plain       | classifier routes threads=1 policy=poly power=2 burn_in=3 |
-+ plain-gru                                      | plain       | rnn gru |
-plain-lstm                                       | plain       | rnn lstm |
 plain-from                                       | plain       | classifier mlp threads=1 from=4 |
 alone-conv                                       | alone       | classifier conv subdivisions=2 |
 + alone-yolo                                     | alone       | detector yolo then=map |
@@ -76,7 +73,6 @@ alone-resume                                     | alone       | classifier drop
 one-conv                                         | 1           | classifier conv | batch=global
 one-drop                                         | 1           | classifier drop subdivisions=2 |
 one-yolo                                         | 1           | detector yolo |
-one-gru                                          | 1           | rnn gru |
 + naive-mlp                                      | 2           | classifier mlp | communicator=naive
 + naive-conv                                     | 3           | classifier conv | communicator=naive batch=global
 naive-yolo                                       | 2           | detector yolo | communicator=naive
@@ -84,7 +80,6 @@ naive-huge                                       | 2           | classifier huge
 + flat-mlp                                       | 3           | classifier mlp | communicator=flat
 + flat-conv                                      | 2           | classifier conv subdivisions=2 | communicator=flat
 flat-yolo                                        | 3           | detector yolo | communicator=flat
-flat-gru                                         | 2           | rnn gru | communicator=flat
 + flat-huge                                      | 3           | classifier huge | communicator=flat
 + hier-mlp                                       | 2           | classifier mlp | communicator=hierarchical
 hier-conv                                        | 3           | classifier conv | communicator=hierarchical
@@ -101,7 +96,6 @@ single-huge                                      | 2           | classifier huge
 shm-drop                                         | 3           | classifier drop | communicator=shm verify=2
 + shm-layers                                     | 3           | classifier layers | communicator=shm
 shm-yolo                                         | 2           | detector yolo subdivisions=2 | communicator=shm
-+ shm-gru                                        | 3           | rnn gru | communicator=shm
 shm-huge                                         | 2           | classifier huge | communicator=shm
 dummy-conv                                       | 2           | classifier conv | communicator=dummy
 + five-conv                                      | 5           | classifier conv batch=22 | communicator=shm batch=global
@@ -109,7 +103,6 @@ dummy-conv                                       | 2           | classifier conv
 # What the gradient goes through, one at a time.
 + adam-conv                                      | 2           | classifier conv adam=1 learning_rate=.001 |
 adam-layers                                      | 3           | classifier layers adam=1 learning_rate=.002 | batch=global
-adam-lstm                                        | 2           | rnn lstm adam=1 learning_rate=.002 |
 + sync-conv                                      | 3           | classifier conv | sync_bn=1
 sync-yolo                                        | 2           | detector yolo subdivisions=2 | sync_bn=1
 sync-global                                      | 3           | classifier conv batch=50 subdivisions=2 | sync_bn=1 batch=global
@@ -156,7 +149,6 @@ validate-yolo                                    | 2           | detector yolo |
 + resume-conv                                    | 2           | classifier conv stop=4 |
 resume-epoch                                     | 3           | classifier drop stop=6 max_batches=14 | validate=1 checkpoint=3
 resume-yolo                                      | 2           | detector yolo stop=3 |
-resume-gru                                       | 3           | rnn gru stop=3 |
 resume-random                                    | 2           | detector random stop=2 max_batches=203 |
 + resume-2-3                                     | 2>3         | classifier drop stop=5 | batch=global
 resume-3-2                                       | 3>2         | classifier conv stop=6 | batch=per_rank
@@ -169,19 +161,15 @@ resume-back-local                                | 2           | classifier conv
 + resume-back-double                             | 3           | classifier conv back=5 max_batches=13 | communicator=flat compress=bf16 local_steps=3 double_buffering=1
 resume-back-powersgd                             | 3           | classifier wide back=4 | communicator=flat compress=powersgd
 resume-back-local-3-2                            | 3>2         | classifier conv back=5 max_batches=13 | local_steps=3
-resume-back-gru                                  | 2           | rnn gru back=3 |
 resume-back-random                               | 2           | detector random back=5 max_batches=204 |
 resume-back-1-node                               | 2+1>3       | classifier conv back=4 | communicator=two_dimensional
 resume-local-3-2                                 | 3>2         | classifier conv stop=4 | local_steps=2
 resume-double-2-3                                | 2>3         | classifier conv stop=4 | communicator=flat double_buffering=1
-resume-gru-3-2                                   | 3>2         | rnn gru stop=3 | batch=global
-+ resume-lstm-2-3                                | 2>3         | rnn lstm stop=3 |
 resume-shard-2-3                                 | 2>3         | classifier mlp stop=4 | scatter=shard
 + resume-nodes-2+2-3                             | 2+2>3       | classifier conv stop=4 | communicator=two_dimensional batch=global
 resume-nodes-2-1+1                               | 2>1+1       | classifier conv stop=4 | communicator=hierarchical lars=.01
 + from-weights                                   | 2           | classifier conv from=4 |
 from-weights-yolo                                | 2           | detector yolo from=3 |
-from-weights-gru                                 | 2           | rnn gru from=3 |
 
 # Several nodes.
 + nodes-naive                                    | 2+2         | classifier mlp | communicator=naive
@@ -233,8 +221,6 @@ tags                                             | 2           | tag tags |
 objects                                          | 3           | isegmenter objects |
 larger                                           | 2           | super larger |
 cifar-plainly                                    | 3           | cifar cifar | batch=global
-rnn                                              | 2           | rnn rnn subdivisions=2 |
-lstm                                             | 3           | rnn lstm |
 routes                                           | 2           | classifier routes |
 routes-sync                                      | 3           | classifier routes | sync_bn=1 batch=global
 
@@ -243,7 +229,6 @@ routes-sync                                      | 3           | classifier rout
 + gpu-conv                                       | gpu:3       | classifier conv subdivisions=2 | batch=global
 gpu-drop                                         | gpu:2       | classifier drop |
 gpu-yolo                                         | gpu:2       | detector yolo then=map | validate=1
-gpu-gru                                          | gpu:2       | rnn gru |
 gpu-adam                                         | gpu:2       | classifier conv adam=1 learning_rate=.001 |
 + gpu-nccl-bf16                                  | gpu:2       | classifier wide | communicator=pure_nccl compress=bf16 overlap=off
 gpu-nccl-fp16                                    | gpu:3       | classifier wide | communicator=pure_nccl compress=fp16 overlap=on CMN_DEBUG_BUCKET_MB=1
@@ -254,7 +239,6 @@ gpu-2d                                           | gpu:2       | classifier wide
 gpu-non-cuda-aware-overlap                       | gpu:2       | classifier wide | communicator=non_cuda_aware overlap=on CMN_DEBUG_BUCKET_MB=1
 gpu-sync                                         | gpu:2       | classifier conv | sync_bn=1
 gpu-resume                                       | gpu:2       | classifier conv stop=4 |
-gpu-resume-3-2                                   | gpu:3>gpu:2 | rnn gru stop=3 |
 gpu-to-cpu                                       | gpu:2>2     | classifier conv stop=4 |
 
 # Each pair of values at least once, on one node.
@@ -262,23 +246,23 @@ gpu-to-cpu                                       | gpu:2>2     | classifier conv
 2-naive-yolo-lars-sync-skip-resume               | 2           | detector yolo subdivisions=2 stop=4 | communicator=naive lars=.01 sync_bn=1 nonfinite=skip scatter=shard
 3-naive-conv-local-resume                        | 3           | classifier conv stop=4 | communicator=naive overlap=off local_steps=2 batch=global scatter=none
 + 3-naive-drop-local-resume                      | 3           | classifier drop subdivisions=2 stop=4 | communicator=naive local_steps=2 batch=global scatter=none
-3-naive-gru-adam                                 | 3           | rnn gru adam=1 learning_rate=.001 | communicator=naive overlap=off scale_lr=linear
+3-naive-mlp-adam                                 | 3           | classifier mlp adam=1 learning_rate=.001 | communicator=naive overlap=off scale_lr=linear
 3-naive-wide-lars-skip                           | 3           | classifier wide subdivisions=2 | communicator=naive overlap=off lars=.01 nonfinite=skip scatter=none
 2-flat-conv-bf16-double-sync-skip                | 2           | classifier conv subdivisions=2 | communicator=flat compress=bf16 double_buffering=1 sync_bn=1 nonfinite=skip batch=global scatter=shard
 + 2-flat-conv-powersgd-overlap-lars-sync-resume  | 2           | classifier conv stop=4 | communicator=flat compress=powersgd overlap=on CMN_DEBUG_BUCKET_MB=0.01 lars=.01 sync_bn=1 scale_lr=linear scatter=shard
 2-flat-drop-bf16-double-skip                     | 2           | classifier drop | communicator=flat compress=bf16 overlap=off double_buffering=1 nonfinite=skip scale_lr=linear scatter=shard
-2-flat-gru-bf16-overlap-lars-sync                | 2           | rnn gru subdivisions=2 | communicator=flat compress=bf16 overlap=on CMN_DEBUG_BUCKET_MB=0.01 lars=.01 sync_bn=1
+2-flat-mlp-bf16-overlap-lars-sync                | 2           | classifier mlp subdivisions=2 | communicator=flat compress=bf16 overlap=on CMN_DEBUG_BUCKET_MB=0.01 lars=.01 sync_bn=1
 2-flat-wide-powersgd-overlap-sync-adam           | 2           | classifier wide adam=1 learning_rate=.001 | communicator=flat compress=powersgd overlap=on CMN_DEBUG_BUCKET_MB=0.01 sync_bn=1 batch=global scatter=none
 2-flat-yolo-powersgd-local                       | 2           | detector yolo subdivisions=2 | communicator=flat compress=powersgd overlap=off local_steps=2 scatter=none
 3-flat-conv-fp16-double-lars-sync-resume         | 3           | classifier conv stop=4 | communicator=flat compress=fp16 double_buffering=1 lars=.01 sync_bn=1 batch=global scatter=none
 3-flat-drop-powersgd-local-double                | 3           | classifier drop | communicator=flat compress=powersgd overlap=off double_buffering=1 local_steps=3 scatter=none
-+ 3-flat-gru-fp16-local-double                   | 3           | rnn gru | communicator=flat compress=fp16 double_buffering=1 local_steps=3 scale_lr=linear
++ 3-flat-mlp-fp16-local-double                   | 3           | classifier mlp | communicator=flat compress=fp16 double_buffering=1 local_steps=3 scale_lr=linear
 3-flat-mlp-fp16-local-double-resume              | 3           | classifier mlp stop=4 | communicator=flat compress=fp16 overlap=off double_buffering=1 local_steps=3 scale_lr=linear
 3-flat-mlp-powersgd-local-resume                 | 3           | classifier mlp subdivisions=2 stop=4 | communicator=flat compress=powersgd overlap=off local_steps=2 batch=global scatter=none
 + 3-flat-yolo-bf16-overlap-sync-adam             | 3           | detector yolo adam=1 learning_rate=.001 subdivisions=2 | communicator=flat compress=bf16 overlap=on CMN_DEBUG_BUCKET_MB=0.01 sync_bn=1 batch=global
 3-flat-yolo-local-double-resume                  | 3           | detector yolo subdivisions=2 stop=4 | communicator=flat overlap=off double_buffering=1 local_steps=3 scale_lr=linear scatter=shard
 2-hier-conv-adam                                 | 2           | classifier conv adam=1 learning_rate=.001 subdivisions=2 | communicator=hierarchical scale_lr=linear scatter=none
-2-hier-gru-skip                                  | 2           | rnn gru subdivisions=2 | communicator=hierarchical overlap=off nonfinite=skip
+2-hier-mlp-skip                                  | 2           | classifier mlp subdivisions=2 | communicator=hierarchical overlap=off nonfinite=skip
 2-hier-wide-local-resume                         | 2           | classifier wide subdivisions=2 stop=4 | communicator=hierarchical overlap=off local_steps=2 batch=global scatter=none
 3-hier-drop-lars-skip-resume                     | 3           | classifier drop subdivisions=2 stop=4 | communicator=hierarchical overlap=off lars=.01 nonfinite=skip scale_lr=linear scatter=shard
 + 3-hier-mlp-lars                                | 3           | classifier mlp subdivisions=2 | communicator=hierarchical lars=.01 scale_lr=linear
@@ -286,23 +270,23 @@ gpu-to-cpu                                       | gpu:2>2     | classifier conv
 + 2-2d-conv-local                                | 2           | classifier conv subdivisions=2 | communicator=two_dimensional overlap=off local_steps=2 batch=global scatter=shard
 2-2d-drop-sync-skip-adam-resume                  | 2           | classifier drop adam=1 learning_rate=.001 stop=4 | communicator=two_dimensional sync_bn=1 nonfinite=skip scale_lr=linear scatter=none
 2-2d-mlp-sync-skip                               | 2           | classifier mlp | communicator=two_dimensional sync_bn=1 nonfinite=skip scatter=shard
-3-2d-gru-skip-adam-resume                        | 3           | rnn gru adam=1 learning_rate=.001 stop=4 | communicator=two_dimensional nonfinite=skip
+3-2d-mlp-skip-adam-resume                        | 3           | classifier mlp adam=1 learning_rate=.001 stop=4 | communicator=two_dimensional nonfinite=skip
 3-2d-wide-lars-sync-resume                       | 3           | classifier wide stop=4 | communicator=two_dimensional overlap=off lars=.01 sync_bn=1 scale_lr=linear scatter=none
 3-2d-yolo-lars-sync-skip-resume                  | 3           | detector yolo stop=4 | communicator=two_dimensional lars=.01 sync_bn=1 nonfinite=skip
 2-single-wide-skip-adam-resume                   | 2           | classifier wide adam=1 learning_rate=.001 subdivisions=2 stop=4 | communicator=single_node nonfinite=skip batch=global scatter=none
 3-single-conv-lars-sync-skip-resume              | 3           | classifier conv stop=4 | communicator=single_node lars=.01 sync_bn=1 nonfinite=skip scatter=shard
 3-single-drop-sync-skip-adam-resume              | 3           | classifier drop adam=1 learning_rate=.001 subdivisions=2 stop=4 | communicator=single_node sync_bn=1 nonfinite=skip scatter=none
-3-single-gru-local                               | 3           | rnn gru | communicator=single_node overlap=off local_steps=2 scale_lr=linear
+3-single-mlp-local                               | 3           | classifier mlp | communicator=single_node overlap=off local_steps=2 scale_lr=linear
 3-single-mlp-local-resume                        | 3           | classifier mlp stop=4 | communicator=single_node overlap=off local_steps=2 scatter=none
 3-single-yolo-local                              | 3           | detector yolo | communicator=single_node overlap=off local_steps=2 batch=global scatter=none
 + 2-shm-drop-sync-skip-adam                      | 2           | classifier drop adam=1 learning_rate=.001 | communicator=shm overlap=off sync_bn=1 nonfinite=skip
 2-shm-mlp-lars-sync-skip-resume                  | 2           | classifier mlp subdivisions=2 stop=4 | communicator=shm overlap=off lars=.01 sync_bn=1 nonfinite=skip batch=global scatter=none
 2-shm-yolo-local-resume                          | 2           | detector yolo subdivisions=2 stop=4 | communicator=shm local_steps=2 batch=global scatter=none
 3-shm-conv-local                                 | 3           | classifier conv subdivisions=2 | communicator=shm overlap=off local_steps=2 scatter=shard
-3-shm-gru-local-resume                           | 3           | rnn gru stop=4 | communicator=shm overlap=off local_steps=2 batch=global
+3-shm-mlp-local-resume                           | 3           | classifier mlp stop=4 | communicator=shm overlap=off local_steps=2 batch=global
 3-shm-wide-local                                 | 3           | classifier wide | communicator=shm local_steps=2 scale_lr=linear scatter=shard
 2-auto-drop-fp16-overlap-adam                    | 2           | classifier drop adam=1 learning_rate=.001 subdivisions=2 | compress=fp16 overlap=on CMN_DEBUG_BUCKET_MB=0.01 scatter=shard
-2-auto-gru-powersgd-double-lars-sync-skip-resume | 2           | rnn gru subdivisions=2 stop=4 | compress=powersgd double_buffering=1 lars=.01 sync_bn=1 nonfinite=skip batch=global
+2-auto-mlp-powersgd-double-lars-sync-skip-resume | 2           | classifier mlp subdivisions=2 stop=4 | compress=powersgd double_buffering=1 lars=.01 sync_bn=1 nonfinite=skip batch=global
 2-auto-mlp-bf16-local-resume                     | 2           | classifier mlp subdivisions=2 stop=4 | compress=bf16 overlap=off local_steps=2 scale_lr=linear
 2-auto-wide-bf16-local-double                    | 2           | classifier wide | compress=bf16 double_buffering=1 local_steps=3 scatter=none
 2-auto-wide-fp16-lars-skip-resume                | 2           | classifier wide stop=4 | compress=fp16 lars=.01 nonfinite=skip batch=global
@@ -311,7 +295,7 @@ gpu-to-cpu                                       | gpu:2>2     | classifier conv
 3-auto-yolo-bf16-double-lars-skip-resume         | 3           | detector yolo subdivisions=2 stop=4 | compress=bf16 overlap=off double_buffering=1 lars=.01 nonfinite=skip scale_lr=linear scatter=shard
 
 # The same on several.
-1+1+1-naive-gru-local-resume                     | 1+1+1       | rnn gru stop=4 | communicator=naive local_steps=2 scale_lr=linear
+1+1+1-naive-mlp-local-resume                     | 1+1+1       | classifier mlp stop=4 | communicator=naive local_steps=2 scale_lr=linear
 1+1-naive-conv-local                             | 1+1         | classifier conv | communicator=naive overlap=off local_steps=2 scatter=none
 2+1-naive-wide-sync-adam-resume                  | 2+1         | classifier wide adam=1 learning_rate=.001 subdivisions=2 stop=4 | communicator=naive overlap=off sync_bn=1 scatter=none
 2+1-naive-yolo-adam                              | 2+1         | detector yolo adam=1 learning_rate=.001 subdivisions=2 | communicator=naive batch=global scatter=none
@@ -320,20 +304,20 @@ gpu-to-cpu                                       | gpu:2>2     | classifier conv
 + 1+1+1-flat-drop-bf16-overlap-adam-resume       | 1+1+1       | classifier drop adam=1 learning_rate=.001 subdivisions=2 stop=4 | communicator=flat compress=bf16 overlap=on CMN_DEBUG_BUCKET_MB=0.01
 1+1+1-flat-drop-powersgd-local-double-resume     | 1+1+1       | classifier drop stop=4 | communicator=flat compress=powersgd overlap=off double_buffering=1 local_steps=3
 1+1-flat-conv-bf16-double-lars-sync-skip         | 1+1         | classifier conv | communicator=flat compress=bf16 double_buffering=1 lars=.01 sync_bn=1 nonfinite=skip scale_lr=linear scatter=none
-1+1-flat-gru-fp16-local-resume                   | 1+1         | rnn gru subdivisions=2 stop=4 | communicator=flat compress=fp16 overlap=off local_steps=2 batch=global
+1+1-flat-mlp-fp16-local-resume                   | 1+1         | classifier mlp subdivisions=2 stop=4 | communicator=flat compress=fp16 overlap=off local_steps=2 batch=global
 2+1-flat-wide-bf16-local-double                  | 2+1         | classifier wide subdivisions=2 | communicator=flat compress=bf16 overlap=off double_buffering=1 local_steps=3 scale_lr=linear scatter=shard
 2+2-flat-yolo-double-lars-skip-resume            | 2+2         | detector yolo stop=4 | communicator=flat double_buffering=1 lars=.01 nonfinite=skip batch=global
 1+1+1-hier-conv-local-double-resume              | 1+1+1       | classifier conv subdivisions=2 stop=4 | communicator=hierarchical overlap=off double_buffering=1 local_steps=3 scatter=shard
-1+1+1-hier-gru-fp16-overlap-adam                 | 1+1+1       | rnn gru adam=1 learning_rate=.001 subdivisions=2 | communicator=hierarchical compress=fp16 overlap=on CMN_DEBUG_BUCKET_MB=0.01
+1+1+1-hier-mlp-fp16-overlap-adam                 | 1+1+1       | classifier mlp adam=1 learning_rate=.001 subdivisions=2 | communicator=hierarchical compress=fp16 overlap=on CMN_DEBUG_BUCKET_MB=0.01
 1+1+1-hier-mlp-powersgd-local-double-resume      | 1+1+1       | classifier mlp subdivisions=2 stop=4 | communicator=hierarchical compress=powersgd double_buffering=1 local_steps=3 batch=global scatter=none
 1+1+1-hier-yolo-fp16-sync-adam-resume            | 1+1+1       | detector yolo adam=1 learning_rate=.001 subdivisions=2 stop=4 | communicator=hierarchical compress=fp16 sync_bn=1 scale_lr=linear scatter=none
 1+1-hier-wide-powersgd-double-lars-skip-resume   | 1+1         | classifier wide subdivisions=2 stop=4 | communicator=hierarchical compress=powersgd overlap=off double_buffering=1 lars=.01 nonfinite=skip
 + 2+1-hier-yolo-powersgd-overlap-sync-adam       | 2+1         | detector yolo adam=1 learning_rate=.001 | communicator=hierarchical compress=powersgd overlap=on CMN_DEBUG_BUCKET_MB=0.01 sync_bn=1 scale_lr=linear scatter=shard
 2+2-hier-mlp-bf16-local                          | 2+2         | classifier mlp | communicator=hierarchical compress=bf16 overlap=off local_steps=2 batch=global scatter=none
 1+1+1-2d-drop-fp16-double-sync                   | 1+1+1       | classifier drop | communicator=two_dimensional compress=fp16 overlap=off double_buffering=1 sync_bn=1 scale_lr=linear scatter=none
-1+1-2d-gru-bf16-lars-skip                        | 1+1         | rnn gru | communicator=two_dimensional compress=bf16 lars=.01 nonfinite=skip
+1+1-2d-mlp-bf16-lars-skip                        | 1+1         | classifier mlp | communicator=two_dimensional compress=bf16 lars=.01 nonfinite=skip
 1+1-2d-wide-fp16-local-resume                    | 1+1         | classifier wide stop=4 | communicator=two_dimensional compress=fp16 local_steps=2 batch=global scatter=shard
-2+1-2d-gru-powersgd-local-double                 | 2+1         | rnn gru | communicator=two_dimensional compress=powersgd overlap=off double_buffering=1 local_steps=3 scale_lr=linear
+2+1-2d-mlp-powersgd-local-double                 | 2+1         | classifier mlp | communicator=two_dimensional compress=powersgd overlap=off double_buffering=1 local_steps=3 scale_lr=linear
 2+1-2d-mlp-fp16-lars-sync-skip-resume            | 2+1         | classifier mlp subdivisions=2 stop=4 | communicator=two_dimensional compress=fp16 lars=.01 sync_bn=1 nonfinite=skip scatter=shard
 + 2+2-2d-conv-fp16-local-double                  | 2+2         | classifier conv | communicator=two_dimensional compress=fp16 overlap=off double_buffering=1 local_steps=3 batch=global
 2+2-2d-wide-overlap-sync-adam-resume             | 2+2         | classifier wide adam=1 learning_rate=.001 stop=4 | communicator=two_dimensional overlap=on CMN_DEBUG_BUCKET_MB=0.01 sync_bn=1 scale_lr=linear scatter=none
@@ -356,7 +340,6 @@ intended() {
 d6ff429 bare-mlp cmn_batch=global is the default
 d6ff429 bare-conv cmn_batch=global is the default
 d6ff429 bare-yolo cmn_batch=global is the default
-d6ff429 bare-gru cmn_batch=global is the default
 d6ff429 bare-resume cmn_batch=global is the default
 d6ff429 bare-three-nodes cmn_batch=global is the default
 d6ff429 list-uneven ranks have whole micro-batches, or one with a share of the batch
@@ -393,9 +376,8 @@ declare -A nets=(
         maxpool size=2 stride=2; upsample stride=2; route layers=-1,2; reorg stride=2; avgpool;
         connected output=10 activation=linear; softmax'
     [layers]='digits decay=0.01; convolutional filters=4 size=5 stride=3 activation=tanh;
-        crnn hidden_filters=3 output_filters=3 activation=tanh shortcut=1; local filters=2 size=3 stride=2 pad=1 activation=tanh;
-        deconvolutional filters=2 size=2 stride=2 activation=tanh; l2norm; rnn output=14 activation=tanh;
-        gru output=12 tanh=1; lstm output=12; connected output=10 activation=linear; softmax'
+        local filters=2 size=3 stride=2 pad=1 activation=tanh;
+        deconvolutional filters=2 size=2 stride=2 activation=tanh; connected output=10 activation=linear; softmax'
     [yolo]='colours; convolutional filters=6 size=3 stride=2 pad=1 batch_normalize=1 activation=leaky;
         convolutional filters=8 size=3 stride=2 pad=1 activation=leaky;
         convolutional filters=14 size=3 stride=2 pad=1 activation=linear;
@@ -426,9 +408,6 @@ declare -A nets=(
     [larger]='colours height=7 width=7; convolutional filters=48 size=3 stride=1 pad=1 activation=linear; reorg stride=4 reverse=1;
         cost type=sse'
     [cifar]='colours; convolutional filters=6 size=3 stride=2 pad=1 activation=tanh; connected output=10 activation=linear; softmax'
-    [rnn]='text; rnn output=16 activation=tanh; connected output=128 activation=linear; softmax'
-    [gru]='text; gru output=16 activation=tanh; connected output=128 activation=linear; softmax'
-    [lstm]='text; lstm output=16 activation=tanh; connected output=128 activation=linear; softmax'
 )
 common='subdivisions=1 momentum=0.9 decay=0.0005 policy=constant threads=2'
 declare -A bases=(
@@ -436,7 +415,6 @@ declare -A bases=(
         learning_rate=0.02 max_batches=9 $common"
     [colours]="batch=12 height=32 width=32 channels=3 min_crop=28 max_crop=40 angle=5 hue=.1 saturation=1.5 exposure=1.5 aspect=1.2
         flip=1 learning_rate=0.002 max_batches=8 $common"
-    [text]="batch=12 inputs=128 height=0 width=0 channels=0 time_steps=5 learning_rate=0.1 max_batches=8 $common"
 )
 
 # cfg NET CHANGE...: the text of a cfg.
@@ -500,8 +478,6 @@ data() {
     done
     ls cifar?.bin >cifar.list
     printf '%s\n' train=cifar.list backup=out >cifar.data
-    awk 'BEGIN { s = 5; for (i = 0; i < 600; i++) { s = (s * 25173 + 13849) % 65536; printf "%c", 97 + int(s / 8192) } }' >text.txt
-    printf '%s\n' train=text.txt backup=out >text.data
     # Darknet without -cmn seeds its random numbers by the clock.
     printf '#include <time.h>\ntime_t time(time_t *t)\n{\n    if (t) *t = 1;\n    return 1;\n}\n' >time.c
     "$CC" -shared -fPIC -O1 -w -o time.so time.c
@@ -517,7 +493,6 @@ words() {
         regressor) words=("$1" train "$2.data" "$2.cfg") ;;
         tag) words=(tag train "$2.cfg" -data tags.data) ;;
         cifar) words=("$1" train "$2.cfg" -data cifar.data) ;;
-        rnn) words=("$1" train "$2.cfg" -data text.data) ;;
         *) words=("$1" train "$2.cfg" -data boxes.data) ;;
     esac
 }

@@ -10,6 +10,7 @@
 #include "config/cfg_keys.h"
 #include "config/cfg_numbers.h"
 #include "config/cfg_shapes.h"
+#include "config/refused_layers.h"
 
 /* ---- lines, numbers, words and keys, of which each is looked at by itself ---- */
 
@@ -195,13 +196,18 @@ static void check_key(const struct lines *f, const struct cmn_cfg_line *l, const
 static int check_cfg_line(const struct lines *f, const struct cmn_cfg_line *l)
 {
     char section[32];
+    const char *why;
     int bad = 0;
 
     if (check_line(f, l)) {
         return 1;
     }
+    why = cmn_refused_layer(cmn_cfg_find(f->file, l->section, NULL)->key, l->key, l->value);
+    if (why) {
+        tell(f, CMN_CFG_REFUSED, l, "%s%s%.80s: %s", l->key, l->value[0] ? "=" : "", l->value, why);
+    }
     if (l->key[0] == '[') {
-        return 0;
+        return why != NULL;
     }
     cmn_cfg_section_name(cmn_cfg_find(f->file, l->section, NULL)->key, section, sizeof section);
     if (l == cmn_cfg_find(f->file, l->section, l->key)) {

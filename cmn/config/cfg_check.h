@@ -22,6 +22,7 @@ enum cmn_cfg_fault {
     CMN_CFG_BAD_LINE,
     CMN_CFG_BAD_NUMBER,
     CMN_CFG_BAD_WORD,
+    CMN_CFG_REFUSED,   /* a layer or key that -cmn does not train with */
     CMN_CFG_BAD_LAYER, /* layers, or numbers of [net], that do not fit each other */
     CMN_CFG_BAD_FILTERS,
     CMN_CFG_BAD_ANCHORS,

@@ -52,7 +52,9 @@ static struct cmn_command table[] = {
     {"cifar", "train", TRAINS, "trains a classifier on CIFAR-10's binary files; -data FILE"},
     {"cifar", "distill", TRAINS, "the same, towards results/ensemble.csv; -data FILE"},
     {"cifar", "*", REFUSED, ONE},
-    {"rnn", "train", TRAINS, "trains a recurrent network on a text; -file TEXT, -data FILE"},
+    {"rnn", "train", REFUSED,
+     "-cmn trains no layer that keeps a state between steps: train it with one process, without "
+     "-cmn"},
     {"rnn", "*", REFUSED, ONE},
     {"super", "train", TRAINS, "trains a network that enlarges images; -data FILE"},
     {"super", "*", REFUSED, ONE},

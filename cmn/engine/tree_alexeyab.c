@@ -51,17 +51,6 @@ static int has_streams(const network *net)
     return 0;
 }
 
-/* Returns whether the loader's sequences are as long as the network's during the whole training. */
-static int whole_sequences(const network *net)
-{
-    int whole = net->sequential_subdivisions == net->subdivisions;
-
-    for (int i = 0; i < net->num_steps; i++) {
-        whole &= net->seq_scales[i] == 1;
-    }
-    return whole;
-}
-
 #ifdef OPENCV
 enum { has_opencv = 1 };
 #else
@@ -75,17 +64,12 @@ const char *cmn_tree_refusal(const network *net, char *const *words)
     static char text[512];
     const network *n = net ? net : &none;
     int on_gpu = cmn_device_built() && gpu_index >= 0;
-    int steps = n->time_steps > 1 ? n->time_steps : 1;
     const struct {
         const char *key; /* key of the cfg, option, or command */
         int on;
         const char *why;
     } refused[] = {
-        {"track", n->track && n->time_steps < 2,
-         "a sequence has one image: set time_steps, or remove track"},
-        {"sequential_subdivisions", n->track && !whole_sequences(n),
-         "with -cmn a sequence is as long as time_steps: remove it and seq_scales"},
-        {"contrastive", n->contrastive && n->batch / steps % 2,
+        {"contrastive", n->contrastive && n->batch % 2,
          "it compares images in pairs: batch divided by subdivisions must be even"},
         {"dynamic_minibatch", n->dynamic_minibatch != 0,
          "a step's number of images would change, and iterations are counted by it: remove it"},
@@ -106,9 +90,6 @@ const char *cmn_tree_refusal(const network *net, char *const *words)
          "it records the first prediction, and a training's predictions differ: remove it"},
         {"stream", on_gpu && has_streams(n),
          "the sum over the ranks waits for one stream: remove stream and wait_stream"},
-        {"rnn train", has_word(words, "rnn") && has_word(words, "train"),
-         "this Darknet never updates the weights there, and the training never ends: use "
-         "pjreddie's"},
         {"-topk", has_word(words, "classifier") && has_word(words, "-topk"),
          "with -cmn the answers are counted with cmn_validate: remove -topk"},
     };

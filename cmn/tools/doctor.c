@@ -99,7 +99,7 @@ static int can_be_built(const struct cmn_doctor *d)
 {
     const long *n = d->problems.count;
     long bad = n[CMN_BAD_LINE] + n[CMN_BAD_NUMBER] + n[CMN_BAD_WORD] + n[CMN_BAD_LAYER] +
-               n[CMN_BAD_FILTERS] + n[CMN_BAD_ANCHORS];
+               n[CMN_BAD_FILTERS] + n[CMN_BAD_ANCHORS] + n[CMN_REFUSED_LAYER];
 
     MPI_CALL(MPI_Bcast(&bad, 1, MPI_LONG, 0, d->t->world));
     return !bad;

@@ -86,10 +86,11 @@ static void add_fault(void *to, enum cmn_cfg_fault fault, int line, const char *
 {
     static const enum cmn_problem_kind kind[] = {
         [CMN_CFG_BAD_LINE] = CMN_BAD_LINE,       [CMN_CFG_BAD_NUMBER] = CMN_BAD_NUMBER,
-        [CMN_CFG_BAD_WORD] = CMN_BAD_WORD,       [CMN_CFG_BAD_LAYER] = CMN_BAD_LAYER,
-        [CMN_CFG_BAD_FILTERS] = CMN_BAD_FILTERS, [CMN_CFG_BAD_ANCHORS] = CMN_BAD_ANCHORS,
-        [CMN_CFG_BAD_CLASSES] = CMN_BAD_CLASSES, [CMN_CFG_UNUSED_KEY] = CMN_UNUSED_KEY,
-        [CMN_CFG_FOREIGN_KEY] = CMN_FOREIGN_KEY, [CMN_CFG_ADVICE] = CMN_ADVICE,
+        [CMN_CFG_BAD_WORD] = CMN_BAD_WORD,       [CMN_CFG_REFUSED] = CMN_REFUSED_LAYER,
+        [CMN_CFG_BAD_LAYER] = CMN_BAD_LAYER,     [CMN_CFG_BAD_FILTERS] = CMN_BAD_FILTERS,
+        [CMN_CFG_BAD_ANCHORS] = CMN_BAD_ANCHORS, [CMN_CFG_BAD_CLASSES] = CMN_BAD_CLASSES,
+        [CMN_CFG_UNUSED_KEY] = CMN_UNUSED_KEY,   [CMN_CFG_FOREIGN_KEY] = CMN_FOREIGN_KEY,
+        [CMN_CFG_ADVICE] = CMN_ADVICE,
     };
     struct cmn_doctor *d = to;
 

@@ -20,6 +20,8 @@ static const struct {
     [CMN_BAD_CLASSES] = {"number of classes is wrong", "numbers of classes are wrong", 0},
     [CMN_BAD_FILTERS] = {"filters= is wrong", "filters= are wrong", 0},
     [CMN_BAD_ANCHORS] = {"wrong list of anchors", "wrong lists of anchors", 0},
+    [CMN_REFUSED_LAYER] = {"layer or key is refused with -cmn",
+                           "layers or keys are refused with -cmn", 0},
     [CMN_BAD_NAMES] = {"list of names is wrong", "lists of names are wrong", 0},
     [CMN_MISSING_IMAGE] = {"image is missing", "images are missing", 0},
     [CMN_UNREADABLE_IMAGE] = {"image cannot be read", "images cannot be read", 0},

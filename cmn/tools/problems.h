@@ -18,6 +18,7 @@ enum cmn_problem_kind {
     CMN_BAD_CLASSES,
     CMN_BAD_FILTERS,
     CMN_BAD_ANCHORS,
+    CMN_REFUSED_LAYER,
     CMN_BAD_NAMES,
     /* in images */
     CMN_MISSING_IMAGE,

@@ -102,24 +102,6 @@ same_as_one() {
     same_as_one alone 3
 }
 
-@test "recurrent layers: each step of a sequence has the statistics of all ranks" {
-    not_offered 'other commands' # sequences of images: alexeyab_features.bats
-    # Letters that repeat no pattern: where all sequences are the same the variance is 0, and rounding is all there is.
-    awk 'BEGIN { for (i = 0; i < 600; i++) { x = (x * 75 + 74) % 65537; printf "%c", 97 + int(x / 8192) % 8 } }' >text.txt
-    printf '%s\n' 'train=text.txt' 'backup=out' >text.data
-    net_section batch=12 inputs=128 time_steps=5 learning_rate=0.1 >rnn.cfg
-    printf '%s\n' '[rnn]' 'batch_normalize=1' 'output=16' 'activation=tanh' '[connected]' 'output=128' 'activation=linear' \
-        '[softmax]' >>rnn.cfg
-    for run in '1 0' '3 1' '3 0'; do
-        read -r n sync <<<"$run"
-        darknet_on "$n" rnn train rnn.cfg -data text.data -cmn -cmn_seed 7 -cmn_batch global -cmn_sync_bn "$sync" >train.log 2>&1 ||
-            { cat train.log; return 1; }
-        mv out/rnn_final.weights "$n-$sync.weights"
-    done
-    assert_close 1-0.weights 3-1.weights $LIMIT
-    assert_far 1-0.weights 3-0.weights $PLAIN
-}
-
 @test "messages instead of shared memory, each way to exchange gradients: the same" {
     norm_cfg >norm.cfg
     train_on 1 norm.cfg -cmn_batch global

@@ -106,9 +106,6 @@ trains_on() {
     { net width=7 height=7 && conv 48 1 linear && printf '%s\n' '[reorg]' stride=4 reverse=1 '[cost]' type=sse; } >super.cfg
     make_cifar
     end_cfg 10 linear '[softmax]' >cifar.cfg
-    make_text
-    text_cfg gru max_batches=10 >gru.cfg
-    text_cfg lstm max_batches=10 >lstm.cfg
     goes_on 2 4 yolo detector train data.data yolo.cfg
     not_offered 'other commands'
     goes_on 2 4 grid yolo train grid.cfg -data data.data
@@ -119,8 +116,6 @@ trains_on() {
     goes_on 1 4 isegmenter isegmenter train data.data isegmenter.cfg
     goes_on 1 4 super super train super.cfg -data data.data
     goes_on 2 4 cifar cifar train cifar.cfg -data cifar.data
-    goes_on 2 4 gru rnn train gru.cfg -data text.data
-    goes_on 2 4 lstm rnn train lstm.cfg -data text.data
 }
 
 # reached FILE SIZES PID: the training has written the file, its log says that many sizes, or it has ended.

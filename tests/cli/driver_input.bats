@@ -79,14 +79,3 @@ net_cfg() {
         both 'labels/2.txt:1: not a class and four numbers' detector train images.data yolo.cfg
     done
 }
-
-@test "a folder in the place of a text, a word among tokens" {
-    mkdir text
-    printf '%s\n' train=text backup=out >text.data
-    net_section batch=4 inputs=128 time_steps=2 >rnn.cfg
-    printf '%s\n' '[rnn]' output=4 activation=tanh '[connected]' output=128 activation=linear '[softmax]' >>rnn.cfg
-    both "Couldn't open file: text \(Is a directory\)" rnn train rnn.cfg -data text.data
-    rmdir text
-    echo '1 2 three 4' >text
-    both 'text: token 3 is no number' rnn train rnn.cfg -data text.data -tokenized
-}

@@ -40,11 +40,6 @@ make_cifar() {
     printf '%s\n' train=cifar.list backup=out >cifar.data
 }
 
-make_text() {
-    awk 'BEGIN { srand(5); for (i = 0; i < 600; i++) printf "%c", 97 + int(rand() * 8) }' >text.txt
-    printf '%s\n' train=text.txt backup=out >text.data
-}
-
 # net KEY=VALUE...: colour pictures, changed in all ways that the loaders know.
 net() {
     net_section batch=12 width=32 height=32 channels=3 hue=.1 saturation=1.5 exposure=1.5 flip=1 min_crop=28 max_crop=40 \
@@ -89,14 +84,6 @@ mask_cfg() {
     net
     conv 6 2 && conv "$1" 2 linear
     printf '%s\n' "${@:2}"
-}
-
-# text_cfg LAYER KEY=VALUE...
-text_cfg() {
-    local layer=$1
-    shift
-    net_section batch=12 inputs=128 height=0 width=0 channels=0 time_steps=5 learning_rate=0.1 "$@"
-    printf '%s\n' "[$layer]" output=16 activation=tanh '[connected]' output=128 activation=linear '[softmax]'
 }
 
 # The weights that a training ends with.

@@ -151,34 +151,6 @@ sized() {
     [[ $(seen out/cifar.weights) -eq 72 && -s out/cifar_3.weights && ! -e out/cifar_4.weights ]]
 }
 
-@test "rnn train: each rank has its own sequences; seen counts their steps, as Darknet does" {
-    make_text
-    for layer in rnn gru; do
-        text_cfg $layer >$layer.cfg
-        same 1200 $layer rnn train $layer.cfg -data text.data
-    done
-    # Before the first step of all ranks there is no loss of theirs.
-    sed 's/^subdivisions=.*/subdivisions=2/' gru.cfg >two.cfg
-    run_on 2 rnn train two.cfg -data text.data
-    grep -E '^1: [1-9]' train.log
-    "$DARKNET" rnn train rnn.cfg -data text.data >plain.log 2>&1
-    [[ $(seen out/rnn_final.weights) -eq 1200 ]]
-    run_on 2 rnn train rnn.cfg -data text.data -cmn_epochs 1
-    [[ $(seen out/rnn_final.weights) -eq 600 ]]
-}
-
-@test "rnn train: a signal ends it, with its weights saved" {
-    make_text
-    text_cfg rnn max_batches=100000000 >rnn.cfg
-    timeout --foreground --kill-after=15 "$HANG_LIMIT" "${mpiexec[@]}" -n 2 "$DARKNET" rnn train rnn.cfg -data text.data -cmn >train.log 2>&1 3>&- &
-    pid=$!
-    wait_for 'iteration 100' grep -qs '^100: ' train.log
-    kill -USR1 "$(pgrep -P $pid)" # mpiexec hands it to the ranks, and waits for them
-    wait $pid || true
-    grep -q 'asked to stop' train.log
-    [[ $(seen out/rnn_final.weights) -ge 12000 ]]
-}
-
 @test "detector train: each image once an epoch, over all ranks" {
     [[ -z $SAN ]] || skip 'a program that is checked takes no preloaded library'
     printf '%s\n' '#define _GNU_SOURCE' '#include <dlfcn.h>' '#include <stdio.h>' '#include <stdlib.h>' '#include <string.h>' \
@@ -260,7 +232,7 @@ sized() {
     while read -r driver verb; do
         grep -q "^ *same .* $driver $verb " "$BATS_TEST_DIRNAME/drivers.bats"
     done <trains.txt
-    [[ $(wc -l <trains.txt) -eq 11 ]]
+    [[ $(wc -l <trains.txt) -eq 10 ]]
 }
 
 # bad FILE PATTERN ARGUMENTS...: with stdin as this file a training on 2 ranks says so; the file is put back.
@@ -338,11 +310,6 @@ bad() {
     bad cifar1.bin 'cifar1.bin: 5 bytes are no CIFAR-10 images' cifar train cifar.cfg -data cifar.data <<<'1234'
     bad cifar1.bin 'cifar1.bin: image 2 is of class 65' cifar train cifar.cfg -data cifar.data \
         < <(head -c 3073 cifar2.bin && head -c 3073 /dev/zero | tr '\0' A)
-    make_text
-    text_cfg rnn >rnn.cfg
-    bad text.txt 'Character [0-9]+ or [0-9]+ for a network with 128 inputs' rnn train rnn.cfg -data text.data <<<'ÃÃ'
-    bad text.txt 'text.txt holds no text' rnn train rnn.cfg -data text.data </dev/null
-    fails_clearly_on 2 'cmn_scatter=none does not go with rnn train: a text has no images to scatter' rnn train rnn.cfg -data text.data -cmn -cmn_scatter none
     printf '%s\n' train=/nowhere/list backup=out >nowhere.data
     fails_clearly_on 2 "Couldn't open file: /nowhere/list" yolo train grid.cfg -data nowhere.data -cmn
 }

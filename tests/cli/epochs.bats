@@ -39,31 +39,6 @@ rows() {
     [[ $output == '[5,9,13,14]' ]]
 }
 
-# bats test_tags=alexeyab
-@test "validation changes no bit of a training whose layers carry something from step to step" {
-    for layer in gru lstm; do
-        for validates in 0 1; do
-            net_section batch=10 max_batches=8 cmn_validate=$validates >$layer.cfg
-            printf '%s\n' "[$layer]" output=16 '[connected]' output=10 activation=linear '[softmax]' >>$layer.cfg
-            darknet_on 2 classifier train small.data $layer.cfg -cmn -cmn_seed 7 >train.log 2>&1 || { cat train.log; false; }
-            mv "out/$layer$FINAL.weights" $validates.weights
-        done
-        grep -q '"validation/main/accuracy"' out/$layer.json
-        cmp 0.weights 1.weights
-    done
-}
-
-# Images that are looked at one by one are no sequence: memory behind the layer's was written.
-@test "a recurrent layer over several images is trained, and neither validated nor evaluated" {
-    net_section batch=10 max_batches=2 time_steps=2 >lstm.cfg
-    printf '%s\n' '[lstm]' output=16 '[connected]' output=10 activation=linear '[softmax]' >>lstm.cfg
-    says='layer 0 takes time_steps=2 images as one sequence, and an evaluation takes each image by itself: .*cmn_validate=off'
-    fails_clearly_on 2 "$says" classifier train small.data lstm.cfg -cmn
-    darknet_on 2 classifier train small.data lstm.cfg -cmn -cmn_validate 0 >train.log 2>&1
-    pjreddies || return 0 # classifier valid
-    fails_clearly_on 2 "$says" classifier valid small.data lstm.cfg "out/lstm$FINAL.weights" -cmn
-}
-
 @test "a loss that diverged is shown and logged, not left out" {
     mlp_cfg batch=20 max_batches=4 learning_rate=1e25 >mlp.cfg
     darknet_on 2 classifier train small.data mlp.cfg -cmn -cmn_nonfinite ignore >train.log 2>&1
@@ -88,14 +63,6 @@ rows() {
     run -1 grep 'nothing to train' train.log
     darknet_on 2 classifier train small.data mlp.cfg "out/mlp$FINAL.weights" -cmn >train.log 2>&1
     (($(grep -c 'cmn: nothing to train: iteration 3 of 3 is reached already' train.log) == 1))
-    pjreddies || return 0 # rnn train
-    load drivers
-    make_text
-    text_cfg gru max_batches=2 >gru.cfg
-    darknet_on 2 rnn train gru.cfg -data text.data -cmn -cmn_checkpoint 2 >train.log 2>&1
-    run -1 grep 'nothing to train' train.log
-    darknet_on 2 rnn train gru.cfg -data text.data -cmn -cmn_checkpoint 2 >train.log 2>&1
-    (($(grep -c 'cmn: nothing to train: iteration 2 of 2 is reached already' train.log) == 1))
 }
 
 @test "newer weights are not overwritten where nothing is left to train" {

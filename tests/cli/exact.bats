@@ -104,83 +104,6 @@ sent() {
     assert_close 1.weights "out/conv$FINAL.weights" 1e-5
 }
 
-# Sequences of 3 images. Darknet begins each micro-batch of [rnn] and [crnn] with 0 anyway; [gru] and [lstm] continue the one before
-# without cmn_exact.
-@test "recurrent networks (rnn, crnn, gru, lstm), also with batch normalisation: equal bits on 1 to 5 ranks, also resumed" {
-    local row net ranks rows=('rnn 2 5')
-    if pjreddies; then rows+=('crnn 3 4' 'gated 2 3 5'); fi
-    {
-        net_section batch=16 subdivisions=4 time_steps=3 max_batches=4 cmn_batch=global angle=7
-        printf '%s\n' '[rnn]' output=24 activation=tanh batch_normalize=1 '[connected]' output=10 activation=linear '[softmax]'
-    } >rnn.cfg
-    {
-        net_section batch=8 subdivisions=4 time_steps=3 max_batches=4 cmn_batch=global
-        printf '%s\n' '[crnn]' output_filters=4 hidden_filters=6 activation=leaky '[dropout]' probability=.2 \
-            '[connected]' output=10 activation=linear '[softmax]'
-    } >crnn.cfg
-    {
-        net_section batch=8 subdivisions=4 time_steps=3 max_batches=4 cmn_batch=global
-        printf '%s\n' '[gru]' output=24 '[lstm]' output=16 batch_normalize=1 '[connected]' output=10 activation=linear '[softmax]'
-    } >gated.cfg
-    # AlexeyAB's [crnn] and [conv_lstm] have other keys: alexeyab_features.bats.
-    for row in "${rows[@]}"; do
-        net=${row%% *}
-        exactly 1 "$net.cfg"
-        for ranks in ${row#* }; do
-            as_one "$ranks" "$net.cfg" -cmn_checkpoint 2
-        done
-        rm "out/$net-4.checkpoint"
-        train_on 3 "$net.cfg" -cmn_exact on -cmn_checkpoint 2
-        grep "resumed from out/$net-2.checkpoint" train.log
-        cmp 1.weights "out/$net$FINAL.weights"
-    done
-    sed -i 's/probability=.*/probability=0/' crnn.cfg
-    for row in "${rows[@]}"; do
-        net=${row%% *}
-        [[ $net != gated ]] || continue
-        exactly 1 "$net.cfg"
-        train_on 1 "$net.cfg"
-        assert_close 1.weights "out/$net$FINAL.weights" 1e-5
-    done
-}
-
-# Each micro-batch has sequences and states of its own, which it continues from step to step. One of the 12 characters' sequences in
-# about 64 begins anew after a micro-batch. The figures that a rank prints are those of its own steps.
-@test "rnn train: sequences of a text and their state belong to micro-batches: equal bits on 1, 2, 3 and 5 ranks, also resumed" {
-    export CMN_DEBUG_CHECKPOINT_KEEP=99
-    local layer
-    not_offered 'other commands'
-    make_text
-    reads() {
-        rm -rf out
-        mkdir out
-        reads_on "$@" -cmn_checkpoint 15
-        mv "out/${layer}_final.weights" "$1.weights"
-        # Of a text no answers are counted.
-        jq -ce 'if length > 0 and all(has("main/loss")) then .[] else error("a row without a loss") end | [.iteration, ."main/loss"]' \
-            "out/$layer.json" >"$1.losses"
-    }
-    reads_on() {
-        darknet_on "$1" rnn train "$layer.cfg" -data text.data -cmn -cmn_seed 7 -cmn_exact on -cmn_verify 1 -cmn_report_every 5 "${@:2}" \
-            >train.log 2>&1 || { cat train.log; return 1; }
-    }
-    for layer in gru lstm; do
-        text_cfg $layer batch=24 subdivisions=4 max_batches=20 cmn_batch=global | sed '/^activation=tanh/d' >$layer.cfg
-        reads 1
-        for ranks in 2 3 5; do
-            reads $ranks
-            cmp 1.weights $ranks.weights
-            cmp 1.losses $ranks.losses
-        done
-        rm "out/$layer-20.checkpoint"
-        reads_on 2 -cmn_checkpoint 15
-        grep "resumed from out/$layer-15.checkpoint" train.log
-        cmp 1.weights "out/${layer}_final.weights"
-    done
-    run -1 darknet_on 2 rnn train gru.cfg -data text.data -cmn -cmn_exact on -cmn_balance auto
-    [[ $output == *'cmn_balance=auto does not go with rnn train: it assigns images of classifiers and detectors: remove cmn_balance'* ]]
-}
-
 @test "Adam, also clipped: equal bits on 1 to 5 ranks, of which one is idle, also resumed" {
     not_offered adam
     mlp_cfg batch=60 subdivisions=4 max_batches=4 cmn_batch=global adam=1 learning_rate=.002 >mlp.cfg
@@ -498,11 +421,7 @@ whole_as_one() {
     conv_cfg "${each[@]}" angle=7 hue=.1 flip=1 max_crop=34 |
         sed 's/^filters=8/&\nbatch_normalize=1/; s/^\[connected\]/[dropout]\nprobability=.3\n&/' >conv.cfg
     if pjreddies; then
-        nets+=(gated adam)
-        {
-            net_section "${each[@]}" time_steps=3
-            printf '%s\n' '[rnn]' output=12 batch_normalize=1 '[gru]' output=24 '[lstm]' output=16 '[connected]' output=10 activation=linear '[softmax]'
-        } >gated.cfg
+        nets+=(adam)
         mlp_cfg "${each[@]}" adam=1 learning_rate=.002 >adam.cfg
     fi
     for net in "${nets[@]}"; do

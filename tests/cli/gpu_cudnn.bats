@@ -24,7 +24,6 @@ groups  [convolutional] filters=8 size=3 stride=3 pad=1 activation=tanh [convolu
 norm    [convolutional] batch_normalize=1 filters=8 size=3 stride=3 pad=1 activation=tanh [convolutional] batch_normalize=1 filters=8 size=1 activation=linear [shortcut] from=-2 activation=tanh [batchnorm]
 deconv  [convolutional] filters=4 size=3 stride=4 pad=1 activation=tanh [deconvolutional] filters=3 size=4 stride=2 padding=1 activation=tanh
 mlp     [connected] output=20 activation=tanh
-crnn    [crnn] batch_normalize=1 hidden_filters=2 output_filters=2 activation=tanh
 END
 }
 
@@ -42,7 +41,7 @@ trained() {
 }
 
 @test "cuDNN: one rank learns what the CPU does, with cuDNN and without, and more ranks the same" {
-    for net in conv one groups norm deconv crnn; do
+    for net in conv one groups norm deconv; do
         write "$net"
         trained "$CPU" 1 "$net" cpu
         trained "$BARE" 1 "$net" bare
@@ -51,7 +50,7 @@ trained() {
         assert_close cpu.weights one.weights 1e-5
         grep -q 'on GPUs' train.log
     done
-    for net in groups deconv crnn; do
+    for net in groups deconv; do
         for ranks in 2 3; do
             write "$net" subdivisions=6
             [[ $ranks -eq 3 ]] || trained "$CPU" 1 "$net" cpu
@@ -80,14 +79,14 @@ trained() {
 # gradients differ by where its micro-batches are cut, and not by who computes them.
 @test "cuDNN: cmn_mixed=bf16 computes convolutions in bf16, and 1, 2 and 3 ranks learn the same" {
     export FAKE_CAPABILITY=8
-    for net in conv one groups norm deconv crnn; do
+    for net in conv one groups norm deconv; do
         write "$net" subdivisions=6
         FAKE_CAPABILITY=7 trained "$DARKNET" 1 "$net" float # without TF32
         trained "$DARKNET" 1 "$net" one -cmn_mixed bf16
         assert_far float.weights one.weights 1e-5
         assert_close float.weights one.weights 2e-3
     done
-    for net in groups norm crnn; do
+    for net in groups norm; do
         write "$net" subdivisions=6 cmn_mixed=bf16
         trained "$DARKNET" 1 "$net" one
         for keys in '2 -cmn_overlap on' '3 -cmn_double_buffering off'; do

@@ -12,10 +12,8 @@ setup() {
 layers_cfg() {
     net_section batch=30 max_batches=6 decay=0.01 "$@"
     printf '%s\n' '[convolutional]' 'filters=4' 'size=5' 'stride=3' 'activation=tanh' \
-        '[crnn]' 'hidden_filters=3' 'output_filters=3' 'activation=tanh' 'shortcut=1' \
         '[local]' 'filters=2' 'size=3' 'stride=2' 'pad=1' 'activation=tanh' \
-        '[deconvolutional]' 'filters=2' 'size=2' 'stride=2' 'activation=tanh' '[l2norm]' \
-        '[rnn]' 'output=14' 'activation=tanh' '[gru]' 'output=12' 'tanh=1' '[lstm]' 'output=12' \
+        '[deconvolutional]' 'filters=2' 'size=2' 'stride=2' 'activation=tanh' \
         '[connected]' 'output=10' 'activation=linear' '[softmax]'
 }
 
@@ -56,6 +54,41 @@ same_as_one_rank() {
     mlp_cfg adam=1 B1=0.9 B2=0.999 eps=1e-7 >mlp.cfg
     fails_clearly_on 2 'cmn_local_steps=4 does not go with adam=1 in the cfg' classifier train small.data mlp.cfg -cmn \
         -cmn_communicator flat -cmn_local_steps 4
+}
+
+# refuses WHAT WHY LINE...: a training, an evaluation and the doctor refuse the net of these lines, with KEYS in [net], in the
+# same words.
+refuses() {
+    local what=$1 why=$2 number
+    shift 2
+    # shellcheck disable=SC2086  # several words
+    { net_section ${KEYS:-}; printf '%s\n' "$@" '[connected]' output=10 activation=linear '[softmax]'; } >bad.cfg
+    number=$(grep -nxF -- "$what" bad.cfg | cut -d: -f1)
+    what=${what//[/\\[}
+    fails_clearly_on 2 "$what in line $number of bad.cfg: $why" classifier train small.data bad.cfg -cmn
+    fails_clearly "$what in line $number of bad.cfg: $why" "$DARKNET" classifier valid small.data bad.cfg none.weights -cmn
+    ! "$DARKNET" cmn doctor small.data bad.cfg >doctor.txt || return 1
+    grep -x 'fault: 1 layer or key is refused with -cmn' doctor.txt
+    grep -x "  bad.cfg:$number: $what: $why" doctor.txt
+}
+
+@test 'layers and keys that -cmn does not repair are refused by name, in a training, an evaluation and by the doctor' {
+    local instead='remove it, or use one process, without -cmn' type
+    for type in rnn gru lstm crnn; do
+        refuses "[$type]" '-cmn trains no layer that keeps a state between steps; use one process, without -cmn' "[$type]"
+    done
+    for type in l2norm normalization lrn; do
+        refuses "[$type]" "this Darknet's gradient of it is wrong; $instead" "[$type]"
+    done
+    for type in binary xnor; do
+        refuses $type=1 "this Darknet computes it in different ways on the CPU and on GPUs; $instead" '[conv]' size=3 filters=2 $type=1
+    done
+    KEYS=time_steps=2 refuses time_steps=2 "-cmn trains no sequences, which only layers with a state need; $instead"
+}
+
+@test 'rnn train is refused' {
+    fails_clearly '-cmn does not work with rnn train: -cmn trains no layer that keeps a state between steps' "$DARKNET" rnn train \
+        rnn.cfg -file text -cmn
 }
 
 # refused PATTERN LINE...: one process says why it does not train the net of these lines, with KEYS in [net].

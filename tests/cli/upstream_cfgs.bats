@@ -32,8 +32,8 @@ train() {
     train 'detector|yolo'
 }
 
-@test 'recurrent nets train; nets without a loss are refused' {
-    train 'rnn|none'
+@test 'nets whose layers keep a state between steps, and nets without a loss, are refused' {
+    train 'state|none'
 }
 
 @test 'each cfg of upstream has its row, and each row its cfg' {

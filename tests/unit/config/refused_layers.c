@@ -1,0 +1,65 @@
+/* The layers and keys that -cmn refuses, in each tree of Darknet. */
+#include "check.h"
+
+#include <string.h>
+
+#include "config/refused_layers.h"
+
+static const char *section(const char *name)
+{
+    return cmn_refused_layer(name, name, "");
+}
+
+static void pjreddie(void **state)
+{
+    static const char *const refused[] = {"[rnn]",    "[gru]",           "[lstm]", "[crnn]",
+                                          "[l2norm]", "[normalization]", "[lrn]"};
+    static const char *const accepted[] = {"[net]", "[convolutional]", "[batchnorm]", "[history]"};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(refused); i++) {
+        assert_non_null(section(refused[i]));
+    }
+    for (size_t i = 0; i < COUNT(accepted); i++) {
+        assert_null(section(accepted[i]));
+    }
+    assert_non_null(cmn_refused_layer("[convolutional]", "binary", "1"));
+    assert_non_null(cmn_refused_layer("[conv]", "xnor", "1"));
+    assert_null(cmn_refused_layer("[conv]", "xnor", "0"));
+    assert_null(cmn_refused_layer("[connected]", "xnor", "1"));
+    assert_non_null(cmn_refused_layer("[net]", "time_steps", "2"));
+    assert_null(cmn_refused_layer("[network]", "time_steps", "1"));
+    assert_null(cmn_refused_layer("[net]", "track", "1"));
+}
+
+/* The tree stays AlexeyAB's: this test is the last one. */
+static void alexeyab(void **state)
+{
+    static const char *const refused[] = {"[rnn]",  "[gru]",       "[lstm]",
+                                          "[crnn]", "[conv_lstm]", "[history]"};
+    static const char *const accepted[] = {"[l2norm]", "[normalization]", "[lrn]"};
+
+    (void)state;
+    cmn_refused_layers_of_other_tree();
+    for (size_t i = 0; i < COUNT(refused); i++) {
+        assert_string_equal(section(refused[i]),
+                            "-cmn trains no layer that keeps a state between steps; use one "
+                            "process, without -cmn");
+    }
+    for (size_t i = 0; i < COUNT(accepted); i++) {
+        assert_null(section(accepted[i]));
+    }
+    assert_null(cmn_refused_layer("[convolutional]", "xnor", "1"));
+    assert_non_null(cmn_refused_layer("[net]", "track", "1"));
+    assert_non_null(cmn_refused_layer("[network]", "time_steps", "3"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pjreddie),
+        cmocka_unit_test(alexeyab),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
