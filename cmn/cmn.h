@@ -204,24 +204,6 @@ void cmn_rewind_batch(void);
 /* Local. The next of samples that lie in memory, 0 to rows - 1; rand() % rows without -cmn. */
 int cmn_next_sample(int rows);
 
-/* Local. Micro-batches of a step on this rank that have sequences of their own in a text (cmn_exact);
- * else 1: each continues the one before. */
-int cmn_sequence_groups(struct network *net);
-
-/* Local. train_char_rnn() calls it before each micro-batch, and before it draws where the sequences of
- * one begin: those of the next group are trained from now on. Returns its number, from 0. */
-int cmn_next_sequences(struct network *net);
-
-/* Local. train_char_rnn() calls it for each sequence of a batch: random numbers are those of
- * sequence i of this rank's until the next micro-batch, and do not depend on the number of
- * ranks. */
-void cmn_seed_sequence(struct network *net, int i);
-
-/* Collective. train_char_rnn() calls it for each sequence before the first batch: sequence j of
- * this rank's begins at offset[j], and the training's checkpoints keep it. Whether it was set to
- * what a checkpoint had; 0 without -cmn. The array stays in use. */
-int cmn_restore_offset(struct network *net, size_t *offset, int j);
-
 /* Thread-safe. A loader thread begins to load the samples from this number on. */
 void cmn_loader_load(size_t first);
 
@@ -395,11 +377,6 @@ void cmn_before_evaluator(struct network *net, const char *weights);
  * so. */
 void cmn_before_map(struct network *net, const char *data, const char *list, int is_train,
                     const char *names, int n, int classes);
-
-/* Local. They ask it first: whether ranks divide the images. 0 without -cmn, and for networks with
- * recurrent layers: what is found in an image then depends on those before it, so each rank looks
- * at all of them. */
-int cmn_divides_images(const struct network *net);
 
 /* Collective. -map and `detector map` of AlexeyAB's Darknet call it for `images` images, of which
  * this rank has looked for boxes in every cmn_size()th from number cmn_rank() on: found[i] and n[i]

@@ -16,11 +16,6 @@
 #include "config/cfg_file.h"
 #include "config/cfg_keys.h"
 
-/* Of examples/rnn.c, which has no header. */
-int *read_tokenized_data(char *filename, size_t *read);
-char **read_tokens(char *filename, size_t *read);
-unsigned char **load_files(char *filename, int *n);
-
 /* Of src/data.c, which its header does not name. */
 void fill_truth_detection(char *path, int num_boxes, float *truth, int classes, int flip, float dx,
                           float dy, float sx, float sy);
@@ -145,20 +140,6 @@ static void read_cifar(char *name)
     free_data(load_cifar10_files(&name, 1));
 }
 
-static void read_tokenized(char *name)
-{
-    size_t n;
-
-    free(read_tokenized_data(name, &n));
-}
-
-static void read_words(char *name)
-{
-    size_t n;
-
-    read_tokens(name, &n);
-}
-
 static void read_text(char *name)
 {
     free(read_file(name));
@@ -175,8 +156,8 @@ static void read_csv(char *name)
 void fuzz_lists(const uint8_t *data, size_t size)
 {
     static void (*const readers[])(char *) = {
-        read_list,    read_boxes_of, read_masks,     read_hierarchy, read_map_file, read_tags,
-        read_numbers, read_cifar,    read_tokenized, read_words,     read_text,     read_csv,
+        read_list, read_boxes_of, read_masks, read_hierarchy, read_map_file,
+        read_tags, read_numbers,  read_cifar, read_text,      read_csv,
     };
 
     if (size > 0) {

@@ -30,7 +30,6 @@
 #define YOLO                                                                                 \
     "[maxpool]\nsize=32\nstride=32\n[convolutional]\nfilters=6\nsize=1\nactivation=linear\n" \
     "[yolo]\nclasses=1\nnum=1\nanchors=9,9\nrandom=1\nmax=3\n"
-#define RNN "[gru]\noutput=3\n[connected]\noutput=6\nactivation=linear\n[softmax]\n"
 
 static const struct training {
     const char *driver, *cfg;
@@ -49,7 +48,6 @@ static const struct training {
      "[net]\nbatch=1\nheight=32\nwidth=32\nchannels=1\nmax_batches=99\n" YOLO,
      {{"cmn_communicator", "flat"}},
      1},
-    {"rnn", "[net]\nbatch=2\ntime_steps=2\ninputs=6\nmax_batches=99\n" RNN, {{NULL, NULL}}, 1},
 };
 enum { TRAININGS = sizeof trainings / sizeof trainings[0], SAMPLES = 50 };
 
@@ -79,24 +77,19 @@ static network *start(const struct training *t, struct cmn_session *s)
 {
     char cfg[CMN_TEXT + 32];
     struct cmn_trainer *trainer;
-    size_t *offsets;
     network *net;
     FILE *list;
 
     snprintf(cfg, sizeof cfg, "%s/x.cfg", s->backup);
     write_file(cfg, t->cfg, strlen(t->cfg));
     net = parse_network_cfg(cfg);
-    offsets = calloc((size_t)net->batch, sizeof *offsets);
     s->train_images = SAMPLES;
-    trainer = cmn_trainer_open(s, cmn_net_of(net), net->batch / net->time_steps, net->subdivisions);
+    trainer = cmn_trainer_open(s, cmn_net_of(net), net->batch, net->subdivisions);
     net->cmn = trainer;
     cmn_trainer_attach(trainer, cmn_net_of(net), cfg);
     list = fopen(fuzz_file(1, "a\n", 2), "r");
     cmn_trainer_list(trainer, list);
     fclose(list);
-    for (int i = 0; !strcmp(t->driver, "rnn") && i < net->batch / net->time_steps; i++) {
-        cmn_restore_offset(net, offsets, i);
-    }
     for (int i = 0; i < 2; i++) {
         for (int k = 0; k < net->subdivisions; k++) {
             train_network_datum(net);
@@ -104,7 +97,6 @@ static network *start(const struct training *t, struct cmn_session *s)
         cmn_step_after_batch(&trainer->step, 0);
     }
     cmn_checkpoint_extension.after_report(NULL, &trainer->step);
-    free(offsets);
     return net;
 }
 

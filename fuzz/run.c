@@ -19,7 +19,7 @@ const struct fuzz_target fuzz_targets[] = {
      "a weights file for one of some networks with all kinds of layers"},
     {"data", fuzz_data, 4096, 16, "a .data file, and the labels that it names"},
     {"lists", fuzz_lists, 16384, 16,
-     "lists, labels, boxes, masks, tags, trees, maps, texts, tokens, CIFAR-10"},
+     "lists, labels, boxes, masks, tags, trees, maps, texts, CIFAR-10"},
     {"paths", fuzz_paths, 16384, 16,
      "names of images, and of the files beside them that they lead to"},
     {"image", fuzz_image, 16384, 2, "an image file"},

@@ -163,9 +163,8 @@ static void write_files(char *s)
 static int trains(int argc, char **argv)
 {
     /* tag train loads 1024 images at a time. */
-    static const char *const drivers[] = {"classifier", "detector",  "yolo",
-                                          "coco",       "super",     "rnn",
-                                          "regressor",  "segmenter", "isegmenter"};
+    static const char *const drivers[] = {"classifier", "detector",  "yolo",      "coco",
+                                          "super",      "regressor", "segmenter", "isegmenter"};
 
     for (size_t i = 0; i < sizeof drivers / sizeof drivers[0] && argc > 2; i++) {
         if (!strcmp(argv[1], drivers[i]) && !strcmp(argv[2], "train")) {
@@ -353,15 +352,9 @@ static size_t mutate_section(char *text, size_t size, size_t most)
         "[reorg]\nstride=2\n",
         "[local]\nfilters=2\nsize=3\npad=1\n",
         "[crop]\ncrop_width=7\ncrop_height=7\n",
-        "[normalization]\n",
-        "[l2norm]\n",
         "[logistic]\n",
         "[activation]\nactivation=tanh\n",
         "[deconvolutional]\nfilters=2\nsize=2\nstride=2\n",
-        "[rnn]\noutput=3\n",
-        "[gru]\noutput=3\n",
-        "[lstm]\noutput=3\n",
-        "[crnn]\noutput_filters=2\nhidden_filters=2\n",
         "[iseg]\nclasses=2\nids=2\n",
         "policy=steps\nsteps=1,2\nscales=.1,.1\n",
         "policy=exp\ngamma=.5\n",
@@ -391,9 +384,8 @@ static size_t mutate_line(char *text, size_t size, size_t most)
 /* A word more on the command line. */
 static size_t mutate_command(char *text, size_t size, size_t most)
 {
-    static const char *const words[] = {" -clear",           " -i 0",        " -nogpu",
-                                        " -gpus 0",          " net.weights", " -cmn",
-                                        " -data train.data", " -file text"};
+    static const char *const words[] = {" -clear",      " -i 0", " -nogpu",          " -gpus 0",
+                                        " net.weights", " -cmn", " -data train.data"};
     struct cmn_option_row row;
     char word[160], value[64] = "";
     char *end = text + strcspn(text, "\n");

@@ -83,26 +83,10 @@ static inline void close_rig(struct rig *r)
     nets_free(r->net);
 }
 
-/* What a layer keeps from one batch to the next begins at the same values, and not at 0. */
-static inline void reset(network *net)
-{
-    for (int i = 0; i < net->n; i++) {
-        const layer *l = &net->layers[i];
-        float *const kept[] = {l->type == GRU ? l->state : NULL, l->type == LSTM ? l->h_cpu : NULL,
-                               l->type == LSTM ? l->c_cpu : NULL};
-        for (size_t k = 0; k < COUNT(kept); k++) {
-            for (int j = 0; kept[k] && j < l->outputs * l->batch; j++) {
-                kept[k][j] = (float)(j * 7 % 11) / 11 - .4f;
-            }
-        }
-    }
-}
-
 static inline double value(struct rig *r)
 {
     double sum = 0;
 
-    reset(r->net);
     srand(9); /* dropout */
     memcpy(r->net->input, r->input, r->inputs * sizeof *r->input);
     r->net->train = 1;

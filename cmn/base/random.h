@@ -31,8 +31,7 @@ enum cmn_random_purpose {
     CMN_RANDOM_IMAGE = 3,
     CMN_RANDOM_EVALUATION,
     CMN_RANDOM_DEVICE,
-    CMN_RANDOM_SEQUENCE,
-    CMN_RANDOM_MICRO_BATCH
+    CMN_RANDOM_MICRO_BATCH = 7
 };
 
 /* Switches the calling thread to the stream named (purpose, number). It gives the same numbers

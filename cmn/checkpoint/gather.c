@@ -128,7 +128,7 @@ static int is_same(const struct cmn_checkpoint_item *item, const struct cmn_chec
 }
 
 /* Returns the index of the tensor from which this rank fills the item, or -1 if it gets nothing.
- * Ends the job if the tensor is too short for an item that is not optional. */
+ * Ends the job if the tensor is too short for the item. */
 static long source_of(const struct cmn_checkpoint_item *item, const struct cmn_checkpoint_file *f,
                       const struct cmn_checkpoint_origin *by, int rank)
 {
@@ -140,7 +140,7 @@ static long source_of(const struct cmn_checkpoint_item *item, const struct cmn_c
     }
     t = cmn_checkpoint_tensor(f, item->name, rank_of(item, is_same(item, by) ? rank : 0));
     there = t && t->bytes > item->first ? t->bytes - item->first : 0;
-    if (there < item->bytes && !item->optional) {
+    if (there < item->bytes) {
         cmn_fatal("%s: tensor %s holds %zu bytes for rank %d, which needs %zu: it is not a "
                   "checkpoint of this training",
                   f->path, item->name, there, rank, item->bytes);

@@ -29,7 +29,6 @@ struct cmn_checkpoint_item {
     int layer;     /* layer of the weights file that holds it, from 1 on; 0: it is not in there */
     enum cmn_merge merge;
     int of_exchange;        /* it is of no use to another communicator or on other nodes */
-    int optional;           /* the file may lack the tensor, or its end */
     float scale;            /* floats are multiplied by it after reading */
     enum cmn_values values; /* kind of values that the file may hold */
     long most;              /* for CMN_VALUES_COUNT: the largest valid value */
@@ -51,7 +50,7 @@ int cmn_checkpoint_gather(const struct cmn_checkpoint_item *item, int items,
                           struct cmn_snapshot *to, const struct cmn_topology *t);
 
 /* Fills the items and their `got` from a file, which only rank 0 has (NULL on other ranks). Ends
- * the job if the file lacks an item that is not optional. */
+ * the job if the file lacks an item. */
 void cmn_checkpoint_scatter(struct cmn_checkpoint_item *item, int items,
                             const struct cmn_checkpoint_file *from,
                             const struct cmn_checkpoint_origin *by, const struct cmn_topology *t);

@@ -14,8 +14,6 @@ enum cmn_trait {
     CMN_IS_ON_CPU,
     CMN_IS_ON_GPUS,
     CMN_LACKS_HOOKS,        /* built on AlexeyAB's tree, which calls only some hooks */
-    CMN_TRAINS_TEXT,        /* rnn train */
-    CMN_TRAINS_EXACT_TEXT,  /* rnn train with cmn_exact=on */
     CMN_TRAINS_IN_MEMORY,   /* its samples are not files: cifar */
     CMN_TRAINS_OTHER_FILES, /* neither a classifier nor a detector */
     CMN_USES_ADAM,          /* adam=1 in the cfg */

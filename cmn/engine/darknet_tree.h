@@ -24,9 +24,6 @@
 #include "engine/net_tree.h"
 #include "mpi/device.h"
 
-/* AlexeyAB's headers do not declare this function. */
-void reset_network_state(network *net, int b);
-
 extern const struct cmn_tree {
     const char *whose; /* "pjreddie's" */
     /* 1: all commands of config/commands.c have hooks; 0: only those marked as in both trees */
@@ -35,8 +32,6 @@ extern const struct cmn_tree {
     int has_more;
     /* 1: the heads of its weights files have a revision that is not 0. */
     int numbers_revisions;
-    /* 1: an LSTM's backward pass starts with the cell deltas of the last micro-batch. */
-    int keeps_cell_deltas;
     /* 1: input and labels are in the network's memory, not in the trainer's. */
     int keeps_batch;
 } cmn_tree;
@@ -75,10 +70,6 @@ struct cmn_tree_sizes cmn_tree_random_sizes(const network *net);
 /* Returns the sizes that an earlier part of the training may have drawn, with another cfg. */
 struct cmn_tree_sizes cmn_tree_earlier_sizes(const network *net);
 
-/* Tells the network that this process computes `micro_batches` micro-batches of a step: its loader
- * then takes as many sequences. */
-void cmn_tree_take_part(network *net, int micro_batches);
-
 /* Returns the loss of the micro-batch that was just computed. */
 float cmn_tree_loss(const network *net);
 
@@ -106,11 +97,8 @@ int cmn_tree_detector(const network *net);
 struct cmn_tree_layer {
     const char *name;    /* Darknet's name for the type; static */
     int finds_boxes;     /* of classes */
-    int updates;         /* Darknet updates its weights, and those of the layers inside it */
+    int updates;         /* Darknet updates its weights */
     int frozen;          /* its rolling statistics stay unchanged while it trains */
-    int looks_back;      /* its outputs depend on images of earlier micro-batches */
-    int keeps_outputs;   /* it puts a part of its last outputs into the next ones ([history]) */
-    int is_lstm;         /* it carries h and c from step to step */
     int leaves_biases;   /* weights files do not contain its biases, and they are not trained */
     size_t weights;      /* of layers without outputs of their own to normalise, e.g. a shortcut */
     const float *rate;   /* its factor of the learning rate */
@@ -118,29 +106,6 @@ struct cmn_tree_layer {
     float **averages[3]; /* exponential averages of its weights, biases and scales, if it has any */
 };
 struct cmn_tree_layer cmn_tree_layer(const layer *l);
-
-/* A layer inside a recurrent layer. */
-struct cmn_tree_part {
-    LAYER_TYPE of, or_of; /* the types of the recurrent layer */
-    const char *name;     /* "uf." */
-    size_t at;            /* offset of the pointer to it in struct layer */
-};
-
-#define CMN_TREE_PART(of, or_of, name, field)   \
-    {                                           \
-        of, or_of, name, offsetof(layer, field) \
-    }
-
-/* All of them, in the order of weights files; the last entry has no name. */
-extern const struct cmn_tree_part cmn_tree_parts[];
-
-/* Returns that layer inside l, or NULL. */
-static inline layer *cmn_part_of(const layer *l, const struct cmn_tree_part *part)
-{
-    return l->type == part->of || l->type == part->or_of
-               ? *(layer *const *)((const char *)l + part->at)
-               : NULL;
-}
 
 #ifdef GPU
 /* Multiplies n floats in the GPU's memory; does not block. */

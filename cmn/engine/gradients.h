@@ -32,7 +32,6 @@ enum cmn_tensor_kind {
 struct cmn_tensor {
     enum cmn_tensor_kind kind;
     int layer;        /* index in the network */
-    const char *part; /* "" or the sub-layer, e.g. "input_layer." */
     const char *name; /* field of struct layer */
     float **at;       /* the network's own pointer, so that the tensor can be moved */
     float **device;   /* the pointer to the GPU's copy; NULL: there is none */

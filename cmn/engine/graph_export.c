@@ -84,12 +84,6 @@ static void describe(struct cmn_graph_node *n, const layer *l)
     case CONNECTED:
         say_function(n, l);
         break;
-    case RNN:
-    case CRNN:
-    case GRU:
-    case LSTM:
-        say(n, "%d time step%s", l->steps, l->steps == 1 ? "" : "s");
-        break;
     case MAXPOOL:
         say_window(n, l);
         break;

@@ -15,7 +15,7 @@ enum cmn_graph_kind {
     CMN_GRAPH_OTHER
 };
 
-/* One layer. A layer with several sub-layers, such as gru, is one node. */
+/* One layer. */
 struct cmn_graph_node {
     enum cmn_graph_kind kind;
     const char *name; /* e.g. "convolutional"; static */

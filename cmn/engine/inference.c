@@ -9,7 +9,6 @@
 #include "engine/darknet_tree.h"
 #include "engine/net.h"
 #include "engine/nonfinite.h"
-#include "engine/recurrent_state.h"
 
 /* ---- lists ---- */
 
@@ -66,7 +65,6 @@ void cmn_net_predict(struct cmn_net *handle, float *input, float *truth, int n)
     if (n != batch) {
         cmn_net_set_batch(handle, n);
     }
-    cmn_recurrent_state_zero(handle);
     cmn_tree_predict(cmn_network(handle), input, truth);
     if (n != batch) {
         cmn_net_set_batch(handle, batch);

@@ -43,9 +43,8 @@ void cmn_image_free(struct cmn_image *image);
 /* ---- predictions ---- */
 
 /* Runs forward without training on n images together: cmn_net_inputs() and cmn_net_truths() floats
- * for each. `truth` may be NULL if the caller does not need the loss. Changes the layers' outputs,
- * the loss, and the state of recurrent layers, which is set to 0 first: each image stands by
- * itself. */
+ * for each. `truth` may be NULL if the caller does not need the loss. Changes the layers' outputs
+ * and the loss. */
 void cmn_net_predict(struct cmn_net *net, float *input, float *truth, int n);
 
 /* Fills best[] with the k classes of image i of the last prediction that have the highest outputs,

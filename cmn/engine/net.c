@@ -18,7 +18,7 @@ const char *cmn_net_weights_refusal(const struct network *net, int revision)
 
     for (int i = 0; i < net->n && (revision != 0) != cmn_tree.numbers_revisions; i++) {
         LAYER_TYPE type = net->layers[i].type;
-        if (type == LSTM || type == GRU || type == BATCHNORM) {
+        if (type == BATCHNORM) {
             snprintf(why, sizeof why,
                      "%s Darknet wrote these weights, and orders those of layer %d (%s) in another "
                      "way: start without them, or use that Darknet",
@@ -50,8 +50,6 @@ const char *cmn_net_layer_name(const struct cmn_net *net, int i)
         return "iseg";
     case LOGXENT:
         return "logistic";
-    case L2NORM:
-        return "l2norm";
     default:
         return cmn_tree_layer(layer_of(net, i)).name;
     }
@@ -65,21 +63,6 @@ int cmn_net_batch(const struct cmn_net *net)
 int cmn_net_subdivisions(const struct cmn_net *net)
 {
     return cmn_network(net)->subdivisions;
-}
-
-int cmn_net_time_steps(const struct cmn_net *net)
-{
-    return cmn_network(net)->time_steps;
-}
-
-int cmn_net_first_recurrent_layer(const struct cmn_net *net)
-{
-    for (int i = 0; i < cmn_net_layers(net); i++) {
-        if (layer_of(net, i)->steps > 1) {
-            return i;
-        }
-    }
-    return -1;
 }
 
 struct cmn_net_size cmn_net_size(const struct cmn_net *net)
@@ -132,23 +115,13 @@ void cmn_net_resize_as_drawn(struct cmn_net *net, struct cmn_net_size size)
     }
 }
 
-int cmn_net_looks_back(const struct cmn_net *net)
-{
-    int looks_back = 0;
-
-    for (int i = 0; i < cmn_net_layers(net); i++) {
-        looks_back |= cmn_tree_layer(layer_of(net, i)).looks_back;
-    }
-    return looks_back;
-}
-
 int cmn_net_convolves(const struct cmn_net *net)
 {
     const network *n = cmn_network(net);
     int found = 0;
 
     for (int i = 0; i < n->n; i++) {
-        found |= n->layers[i].type == CONVOLUTIONAL || n->layers[i].type == CRNN;
+        found |= n->layers[i].type == CONVOLUTIONAL;
     }
     return found;
 }

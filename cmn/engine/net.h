@@ -20,17 +20,11 @@ int cmn_net_layers(const struct cmn_net *net);
 /* Returns the type of a layer, e.g. "connected". Static. */
 const char *cmn_net_layer_name(const struct cmn_net *net, int layer);
 
-/* Returns the images of a micro-batch on this rank. A step of a sequence counts as an image. */
+/* Returns the images of a micro-batch on this rank. */
 int cmn_net_batch(const struct cmn_net *net);
 
 /* Returns the micro-batches of a step. */
 int cmn_net_subdivisions(const struct cmn_net *net);
-
-/* Returns the images of a sequence, 1 for networks without time_steps. */
-int cmn_net_time_steps(const struct cmn_net *net);
-
-/* Returns the first layer that processes several images as one sequence, or -1. */
-int cmn_net_first_recurrent_layer(const struct cmn_net *net);
 
 /* Pixels of the input. With `random` in the cfg, trainers change them. */
 struct cmn_net_size {
@@ -50,10 +44,7 @@ int cmn_net_check_size(const struct cmn_net *net, struct cmn_net_size size);
 /* Resizes the network if `random` of this cfg can draw that size. */
 void cmn_net_resize_as_drawn(struct cmn_net *net, struct cmn_net_size size);
 
-/* Returns whether a layer's outputs depend on images of earlier micro-batches. */
-int cmn_net_looks_back(const struct cmn_net *net);
-
-/* Returns whether a layer is a convolution, or computes by one. */
+/* Returns whether a layer is a convolution. */
 int cmn_net_convolves(const struct cmn_net *net);
 
 /* Returns whether labels and output have one value for each class, so that right answers can be

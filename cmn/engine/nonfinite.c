@@ -57,7 +57,7 @@ const float *cmn_nonfinite_find(const float *x, size_t n)
 static int note(struct cmn_nonfinite *found, const struct cmn_tensor *t, const float *x)
 {
     if (x) {
-        *found = (struct cmn_nonfinite){t->layer, t->part, t->name, *x};
+        *found = (struct cmn_nonfinite){t->layer, t->name, *x};
     }
     return x != NULL;
 }
@@ -105,7 +105,7 @@ int cmn_nonfinite_loss(const struct cmn_net *handle, struct cmn_nonfinite *found
     if (bits_of(&loss) < EXPONENT) {
         return 0;
     }
-    *found = (struct cmn_nonfinite){-1, "", "loss", loss};
+    *found = (struct cmn_nonfinite){-1, "loss", loss};
     for (int i = 0; i < net->n; i++) {
         const layer *l = &net->layers[i];
         if (l->cost && bits_of(l->cost) >= EXPONENT) {
@@ -129,7 +129,7 @@ void cmn_nonfinite_say(const struct cmn_net *net, const struct cmn_nonfinite *fo
     if (found->layer < 0) {
         snprintf(text, bytes, "the %s is %s", found->name, word(found->value));
     } else {
-        snprintf(text, bytes, "%s%s of layer %d (%s): %s", found->part, found->name, found->layer,
+        snprintf(text, bytes, "%s of layer %d (%s): %s", found->name, found->layer,
                  cmn_net_layer_name(net, found->layer), word(found->value));
     }
 }

@@ -18,7 +18,6 @@ struct cmn_net;
 /* The place of a value that is NaN or infinite. */
 struct cmn_nonfinite {
     int layer;        /* -1: the network itself */
-    const char *part; /* sub-layer, or ""; as in struct cmn_tensor */
     const char *name; /* field, as in struct cmn_tensor; static. NULL: nothing was found */
     float value;      /* 0: the value is no longer known */
 };

@@ -43,14 +43,8 @@ static void add_block(struct blocks *b, const void *at)
 
 static void add_own(struct blocks *b, const layer *l)
 {
-    const void *own[] = {l->indexes,        l->rand,          l->state,     l->prev_state,
-                         l->forgot_state,   l->forgot_delta,  l->delta,     l->output,
-                         l->loss,           l->squared,       l->norms,     l->x,
-                         l->x_norm,         l->z_cpu,         l->r_cpu,     l->h_cpu,
-                         l->prev_state_cpu, l->temp_cpu,      l->temp2_cpu, l->temp3_cpu,
-                         l->dh_cpu,         l->prev_cell_cpu, l->cell_cpu,  l->f_cpu,
-                         l->i_cpu,          l->g_cpu,         l->o_cpu,     l->c_cpu,
-                         l->dc_cpu,         l->binary_input};
+    const void *own[] = {l->indexes, l->rand,  l->delta, l->output, l->loss,
+                         l->squared, l->norms, l->x,     l->x_norm, l->binary_input};
     /* page-locked, so not from malloc() */
     int locked = gpu_index >= 0 && cmn_tree_layer(l).finds_boxes;
 
@@ -66,12 +60,6 @@ static void add_layer(struct blocks *b, const layer *l)
     add_own(b, l);
     if (l->input_layer) {
         add_layer(b, l->input_layer); /* also that of a convolution with antialiasing */
-    }
-    for (const struct cmn_tree_part *part = cmn_tree_parts; part->name; part++) {
-        const layer *inner = cmn_part_of(l, part);
-        if (inner) {
-            add_layer(b, inner);
-        }
     }
 }
 

@@ -35,7 +35,7 @@ char *cmn_replicas_describe(const struct cmn_gradients *g, const struct cmn_net 
     fprintf(out, "%d layers\n", cmn_net_layers(net));
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *t = &g->tensor[i];
-        fprintf(out, "layer %d %s%s = %zu floats\n", t->layer, t->part, t->name, t->n);
+        fprintf(out, "layer %d %s = %zu floats\n", t->layer, t->name, t->n);
     }
     for (int i = 0; i < cmn_net_layers(net); i++) {
         const layer *l = &cmn_network(net)->layers[i];
@@ -237,7 +237,7 @@ static uint64_t hash_tensor(const struct cmn_tensor *t, struct cmn_nonfinite *ba
         const float *x = *t->at + at, *found;
         hash = XXH3_64bits_withSeed(x, n * sizeof *x, hash);
         if ((!bad->name || t->layer < bad->layer) && (found = cmn_nonfinite_find(x, n))) {
-            *bad = (struct cmn_nonfinite){t->layer, t->part, t->name, *found};
+            *bad = (struct cmn_nonfinite){t->layer, t->name, *found};
         }
     }
     return hash;
@@ -352,10 +352,10 @@ static int say_who(const struct cmn_gradients *g, const struct cmn_net *net,
         snprintf(who + used, sizeof who - used, " and %d more", others);
     }
     i = find_tensor(g, hash, t->size, usual, n);
-    return cmn_fail("the weights of rank%s %s differ from those of rank %d@%s, first in %s%s of "
+    return cmn_fail("the weights of rank%s %s differ from those of rank %d@%s, first in %s of "
                     "layer %d (%s): they were the same once, so suspect memory or a processor",
                     listed + others > 1 ? "s" : "", who, usual, replica[usual].host,
-                    g->tensor[i].part, g->tensor[i].name, g->tensor[i].layer,
+                    g->tensor[i].name, g->tensor[i].layer,
                     cmn_net_layer_name(net, g->tensor[i].layer));
 }
 

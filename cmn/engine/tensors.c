@@ -53,7 +53,6 @@ struct tensor_list {
     /* The layer that is being listed, its index in the network, and its name as a sub-layer. */
     layer *l;
     int index;
-    const char *part;
     int updates; /* 1: Darknet updates the layer with this index */
 };
 
@@ -83,8 +82,7 @@ static struct cmn_tensor *append(struct tensor_list *list, enum cmn_tensor_kind 
         list->tensor = cmn_realloc(list->tensor, (size_t)list->room, sizeof *list->tensor);
     }
     t = &list->tensor[list->n++];
-    *t = (struct cmn_tensor){
-        .kind = kind, .layer = list->index, .part = list->part, .name = name, .at = at, .n = n};
+    *t = (struct cmn_tensor){.kind = kind, .layer = list->index, .name = name, .at = at, .n = n};
     return t;
 }
 
@@ -126,7 +124,7 @@ static void find_on_gpu(struct cmn_tensor *t, layer *l, int which)
         t->device_v = pointer(l, v->device);
     }
     if (!t->device || !t->device_weight) {
-        cmn_fatal("gradients: layer %d %s%s is not on the GPU", t->layer, t->part,
+        cmn_fatal("gradients: layer %d %s is not on the GPU", t->layer,
                   t->device ? trained[which].weight.name : t->name);
     }
 }
@@ -152,25 +150,19 @@ static void add_statistic(struct tensor_list *list, const struct field *f, size_
     const struct cmn_tree_layer is = cmn_tree_layer(list->l);
     struct cmn_tensor *t = add(list, is.frozen ? CMN_WEIGHT : CMN_STATISTIC, f, n);
 
-    /* The sub-layers of a recurrent layer update their statistics in each step of a sequence. */
     if (t) {
         t->keeps = is.keeps;
-        for (int i = 1; t->part[0] && i < list->net->layers[list->index].steps; i++) {
-            t->keeps *= is.keeps;
-        }
     }
 }
 
 /* Adds one layer with `weights` weights, and `outs` outputs with a bias each. Darknet sets nweights
  * and nbiases only for some types, so the caller computes the sizes by type. */
-static void add_layer(struct tensor_list *list, layer *l, const char *part, size_t weights,
-                      size_t outs)
+static void add_layer(struct tensor_list *list, layer *l, size_t weights, size_t outs)
 {
     const struct cmn_tree_layer is = cmn_tree_layer(l);
     const size_t n[TRAINED] = {weights, is.leaves_biases ? 0 : outs, outs};
 
     list->l = l;
-    list->part = part;
     for (int i = 0; i < TRAINED; i++) {
         add(list, CMN_WEIGHT, &trained[i].weight, n[i]);
     }
@@ -190,34 +182,27 @@ static void add_layer(struct tensor_list *list, layer *l, const char *part, size
 
 /* Adds a layer's tensors by its type, not by which pointers are set: yolo and region keep anchors
  * in `biases` and `bias_updates`, and these must not be summed. */
-static void add_by_type(struct tensor_list *list, layer *l, const char *part)
+static void add_by_type(struct tensor_list *list, layer *l)
 {
     size_t places = (size_t)l->out_w * (size_t)l->out_h;
 
     switch (l->type) {
     case CONVOLUTIONAL:
     case DECONVOLUTIONAL:
-        add_layer(list, l, part, (size_t)l->nweights, (size_t)l->n);
+        add_layer(list, l, (size_t)l->nweights, (size_t)l->n);
         break;
     case CONNECTED:
-        add_layer(list, l, part, (size_t)l->inputs * (size_t)l->outputs, (size_t)l->outputs);
+        add_layer(list, l, (size_t)l->inputs * (size_t)l->outputs, (size_t)l->outputs);
         break;
     case LOCAL:
-        add_layer(list, l, part,
-                  (size_t)l->size * (size_t)l->size * (size_t)l->c * (size_t)l->n * places,
+        add_layer(list, l, (size_t)l->size * (size_t)l->size * (size_t)l->c * (size_t)l->n * places,
                   (size_t)l->outputs);
         break;
     case BATCHNORM:
-        add_layer(list, l, part, 0, (size_t)l->c);
+        add_layer(list, l, 0, (size_t)l->c);
         break;
     default:
-        for (const struct cmn_tree_part *p = cmn_tree_parts; p->name; p++) {
-            layer *inner = cmn_part_of(l, p);
-            if (inner) {
-                add_by_type(list, inner, p->name);
-            }
-        }
-        add_layer(list, l, part, cmn_tree_layer(l).weights, 0);
+        add_layer(list, l, cmn_tree_layer(l).weights, 0);
         break;
     }
 }
@@ -238,9 +223,8 @@ void cmn_gradients_list(struct cmn_gradients *g, struct cmn_net *net)
     for (int i = n->n - 1; i >= 0; i--) {
         list.index = i;
         list.updates = cmn_tree_layer(&n->layers[i]).updates;
-        add_by_type(&list, &n->layers[i], "");
+        add_by_type(&list, &n->layers[i]);
     }
-    list.part = "";
     for (int i = 0; (followed = cmn_tree_followed(cmn_network(net), i, &name)); i++) {
         append(&list, CMN_FOLLOWED, name, followed, 1);
     }
@@ -273,7 +257,7 @@ static void transfer(const struct cmn_gradients *g, enum cmn_tensor_kind kind, i
         if (t->kind == kind && t->device && *t->device && !in_block(g, t) &&
             (to_host ? cmn_device_read(*t->at, *t->device, t->n)
                      : cmn_device_write(*t->device, *t->at, t->n))) {
-            cmn_fail_in("layer %d %s%s", t->layer, t->part, t->name);
+            cmn_fail_in("layer %d %s", t->layer, t->name);
             cmn_fatal_reason();
         }
     }

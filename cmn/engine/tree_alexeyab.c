@@ -11,10 +11,7 @@
 #include "base/memory.h"
 
 const struct cmn_tree cmn_tree = {
-    .whose = "AlexeyAB's",
-    .has_more = 1,
-    .numbers_revisions = 1, /* it writes 5 */
-    .keeps_cell_deltas = 1,
+    .whose = "AlexeyAB's", .has_more = 1, .numbers_revisions = 1, /* it writes 5 */
 };
 
 /* ---- the cfg ---- */
@@ -169,7 +166,7 @@ struct cmn_net_traits cmn_net_traits(const struct cmn_net *handle)
                            : NULL,
         .averages = net->ema_alpha > 0,
         .compares_images = net->contrastive,
-        .draws_images = net->mixup || net->track,
+        .draws_images = net->mixup,
         .letterboxes = net->letter_box,
         .loader_threads = last == YOLO || last == REGION ? 64 : 32,
         .predicts_only = !net->train,
@@ -258,13 +255,6 @@ struct cmn_tree_sizes cmn_tree_earlier_sizes(const network *net)
     return cmn_tree_random_sizes(net);
 }
 
-void cmn_tree_take_part(network *net, int micro_batches)
-{
-    if (net->track) {
-        net->sequential_subdivisions = net->init_sequential_subdivisions = micro_batches;
-    }
-}
-
 float cmn_tree_loss(const network *net)
 {
     return get_network_cost(*net);
@@ -298,9 +288,8 @@ static void list_keys(const network *net, char *text, size_t bytes)
     struct {
         const char *key;
         int on;
-    } keys[] = {{"adam=1", net->adam},   {"batch_normalize=2", 0}, {"burnin_update", 0},
-                {"train_only_bn", 0},    {"dont_update", 0},       {"clip", 0},
-                {"learning of [gru]", 0}};
+    } keys[] = {{"adam=1", net->adam}, {"batch_normalize=2", 0}, {"burnin_update", 0},
+                {"train_only_bn", 0},  {"dont_update", 0},       {"clip", 0}};
 
     for (int i = 0; i < net->n; i++) {
         const layer *l = &net->layers[i];
@@ -309,7 +298,6 @@ static void list_keys(const network *net, char *text, size_t bytes)
         keys[3].on |= l->train_only_bn != 0;
         keys[4].on |= l->dont_update != 0;
         keys[5].on |= l->clip != 0;
-        keys[6].on |= l->type == GRU; /* its backward pass is empty */
     }
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         if (keys[i].on) {
@@ -338,10 +326,6 @@ static const char *name_of(LAYER_TYPE type)
     switch (type) {
     case LOCAL_AVGPOOL:
         return "local_avgpool";
-    case CONV_LSTM:
-        return "conv_lstm";
-    case HISTORY:
-        return "history";
     case REORG_OLD: /* cfgs call it so */
         return "reorg";
     case REORG:
@@ -370,10 +354,6 @@ struct cmn_tree_layer cmn_tree_layer(const layer *l)
                        l->type == DETECTION,
         .updates = l->train || !l->onlyforward, /* layers before stopbackward=1 are not updated */
         .frozen = l->type == CONVOLUTIONAL && !l->train,
-        .looks_back = l->type == RNN || l->type == CRNN || l->type == GRU || l->type == LSTM ||
-                      l->type == CONV_LSTM || l->type == HISTORY,
-        .keeps_outputs = l->type == HISTORY && l->steps > 1,
-        .is_lstm = l->type == LSTM || l->type == CONV_LSTM,
         .weights = plain ? (size_t)l->nweights : 0,
         .rate = has_rate ? &l->learning_rate_scale : &none,
         .keeps = gpu_index >= 0         ? .99
@@ -382,30 +362,6 @@ struct cmn_tree_layer cmn_tree_layer(const layer *l)
         .averages = {(float **)&l->weights_ema, (float **)&l->biases_ema, (float **)&l->scales_ema},
     };
 }
-
-const struct cmn_tree_part cmn_tree_parts[] = {
-    CMN_TREE_PART(RNN, CRNN, "input_layer.", input_layer),
-    CMN_TREE_PART(RNN, CRNN, "self_layer.", self_layer),
-    CMN_TREE_PART(RNN, CRNN, "output_layer.", output_layer),
-    CMN_TREE_PART(GRU, GRU, "input_z.", input_z_layer),
-    CMN_TREE_PART(GRU, GRU, "input_r.", input_r_layer),
-    CMN_TREE_PART(GRU, GRU, "input_h.", input_h_layer),
-    CMN_TREE_PART(GRU, GRU, "state_z.", state_z_layer),
-    CMN_TREE_PART(GRU, GRU, "state_r.", state_r_layer),
-    CMN_TREE_PART(GRU, GRU, "state_h.", state_h_layer),
-    CMN_TREE_PART(LSTM, CONV_LSTM, "wf.", wf),
-    CMN_TREE_PART(LSTM, CONV_LSTM, "wi.", wi),
-    CMN_TREE_PART(LSTM, CONV_LSTM, "wg.", wg),
-    CMN_TREE_PART(LSTM, CONV_LSTM, "wo.", wo),
-    CMN_TREE_PART(LSTM, CONV_LSTM, "uf.", uf),
-    CMN_TREE_PART(LSTM, CONV_LSTM, "ui.", ui),
-    CMN_TREE_PART(LSTM, CONV_LSTM, "ug.", ug),
-    CMN_TREE_PART(LSTM, CONV_LSTM, "uo.", uo),
-    CMN_TREE_PART(CONV_LSTM, CONV_LSTM, "vf.", vf),
-    CMN_TREE_PART(CONV_LSTM, CONV_LSTM, "vi.", vi),
-    CMN_TREE_PART(CONV_LSTM, CONV_LSTM, "vo.", vo),
-    {0},
-};
 
 /* A contrastive layer may follow the layer that finds boxes. */
 int cmn_tree_detector(const network *net)

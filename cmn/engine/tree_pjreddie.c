@@ -104,12 +104,6 @@ struct cmn_tree_sizes cmn_tree_earlier_sizes(const network *net)
     return (struct cmn_tree_sizes){CMN_SMALLEST_CLASSIFIER, CMN_LARGEST_DETECTOR, 1};
 }
 
-void cmn_tree_take_part(network *net, int micro_batches)
-{
-    (void)net;
-    (void)micro_batches;
-}
-
 float cmn_tree_loss(const network *net)
 {
     return *net->cost;
@@ -144,34 +138,11 @@ struct cmn_tree_layer cmn_tree_layer(const layer *l)
         .name = get_layer_string(l->type),
         .finds_boxes = l->type == YOLO || l->type == REGION || l->type == DETECTION,
         .updates = 1,
-        .looks_back = l->type == RNN || l->type == CRNN || l->type == GRU || l->type == LSTM,
-        .is_lstm = l->type == LSTM,
         .leaves_biases = l->type == BATCHNORM,
         .rate = &l->learning_rate_scale,
         .keeps = .99,
     };
 }
-
-const struct cmn_tree_part cmn_tree_parts[] = {
-    CMN_TREE_PART(RNN, CRNN, "input_layer.", input_layer),
-    CMN_TREE_PART(RNN, CRNN, "self_layer.", self_layer),
-    CMN_TREE_PART(RNN, CRNN, "output_layer.", output_layer),
-    CMN_TREE_PART(GRU, GRU, "uz.", uz),
-    CMN_TREE_PART(GRU, GRU, "wz.", wz),
-    CMN_TREE_PART(GRU, GRU, "ur.", ur),
-    CMN_TREE_PART(GRU, GRU, "wr.", wr),
-    CMN_TREE_PART(GRU, GRU, "uh.", uh),
-    CMN_TREE_PART(GRU, GRU, "wh.", wh),
-    CMN_TREE_PART(LSTM, LSTM, "uf.", uf),
-    CMN_TREE_PART(LSTM, LSTM, "ui.", ui),
-    CMN_TREE_PART(LSTM, LSTM, "ug.", ug),
-    CMN_TREE_PART(LSTM, LSTM, "uo.", uo),
-    CMN_TREE_PART(LSTM, LSTM, "wf.", wf),
-    CMN_TREE_PART(LSTM, LSTM, "wi.", wi),
-    CMN_TREE_PART(LSTM, LSTM, "wg.", wg),
-    CMN_TREE_PART(LSTM, LSTM, "wo.", wo),
-    {0},
-};
 
 int cmn_tree_detector(const network *net)
 {

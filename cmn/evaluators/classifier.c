@@ -102,18 +102,6 @@ static void add_up(struct cmn_score *score, const struct cmn_topology *t)
     score->loss = score->images ? score->loss / (double)score->images : 0;
 }
 
-void cmn_require_single_images(const struct cmn_net *net)
-{
-    int layer = cmn_net_first_recurrent_layer(net);
-
-    if (layer >= 0) {
-        cmn_fatal("layer %d takes time_steps=%d images as one sequence, and an evaluation takes "
-                  "each image by itself: evaluate with time_steps=1 in the cfg, and train with "
-                  "cmn_validate=off",
-                  layer, cmn_net_time_steps(net));
-    }
-}
-
 void cmn_evaluate(struct cmn_net *net, const struct cmn_labelled_images *set, int chunk,
                   const struct cmn_topology *t, struct cmn_score *score)
 {
@@ -121,7 +109,6 @@ void cmn_evaluate(struct cmn_net *net, const struct cmn_labelled_images *set, in
     int chunks = (set->images + chunk - 1) / chunk;
 
     *score = (struct cmn_score){0};
-    cmn_require_single_images(net);
     c.input = cmn_calloc((size_t)chunk * cmn_net_inputs(net), sizeof *c.input);
     c.truth = cmn_calloc((size_t)chunk * cmn_net_truths(net), sizeof *c.truth);
     c.label = cmn_calloc((size_t)chunk, sizeof *c.label);

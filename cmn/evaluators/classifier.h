@@ -35,10 +35,6 @@ struct cmn_score {
     double loss; /* mean per image; 0 if the network has no loss */
 };
 
-/* Local, the same on all ranks. Ends the job for a network with a layer that takes several images
- * as one sequence, because an evaluation takes each image by itself. */
-void cmn_require_single_images(const struct cmn_net *net);
-
 /* Collective, blocking. The list is cut into chunks of `chunk` images (1 to the network's batch,
  * equal on all ranks), and chunk i goes to rank i mod size. So an image is computed together with
  * the same images, and its prediction has the same bits, on any number of ranks. Only the outputs

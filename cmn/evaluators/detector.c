@@ -329,7 +329,6 @@ void cmn_evaluate_boxes(struct cmn_net *net, const struct cmn_box_set *set,
     int batch = cmn_net_batch(net), classes;
 
     *score = (struct cmn_box_score){0};
-    cmn_require_single_images(net);
     classes = check_network(net, set);
     r.boxes = cmn_calloc((size_t)classes, sizeof *r.boxes);
     cmn_net_set_batch(net, 1);

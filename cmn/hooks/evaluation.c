@@ -202,21 +202,6 @@ static void check_results(int classes)
     }
 }
 
-/* In Darknet's own loops over images, recurrent layers carry their state from one image to the
- * next. */
-void cmn_require_divisible(const struct network *net)
-{
-    const struct cmn_command *c = cmn_job.command;
-    int looks_at_each = !strcmp(c->verb, "map") || !strcmp(cmn_command_name(c), "classifier valid");
-
-    if (c->does == CMN_EVALUATES && !looks_at_each && cmn_job.topology.size > 1 &&
-        !cmn_divides_images(net)) {
-        cmn_fatal("%s: this network has recurrent layers: what is found in an image depends on "
-                  "those before it, so ranks cannot divide them: use one process",
-                  cmn_command_name(c));
-    }
-}
-
 void cmn_before_evaluator(struct network *net, const char *weights)
 {
     int classes;
@@ -228,7 +213,6 @@ void cmn_before_evaluator(struct network *net, const char *weights)
     if (weights) {
         cmn_compare_file(&cmn_job.topology, weights);
     }
-    cmn_require_divisible(net);
     if (cmn_job.command->answer == CMN_BOXES && classes <= 0) {
         cmn_fatal("%s: this network finds no boxes", cmn_command_name(cmn_job.command));
     }
@@ -329,11 +313,6 @@ static void unpack_boxes(const float *boxes, size_t rows, int classes, struct de
         d->prob = cmn_malloc((size_t)classes, sizeof *d->prob);
         memcpy(d->prob, from + SCORES_AT, (size_t)classes * sizeof *d->prob);
     }
-}
-
-int cmn_divides_images(const struct network *net)
-{
-    return cmn_job.on && !cmn_net_looks_back(cmn_net_of((struct network *)net));
 }
 
 void cmn_share_boxes(struct network *net, struct detection **found, int *n, int images)

@@ -15,9 +15,4 @@ void cmn_end_job_before_libraries(void);
 /* Local, the same on all ranks. Sets the options by the keys of cmn in the cfg that Darknet reads. */
 void cmn_read_cfg_keys(void);
 
-/* Local. Ends the job if its ranks would divide images that Darknet's own loop evaluates, and the
- * network has recurrent layers. */
-struct network;
-void cmn_require_divisible(const struct network *net);
-
 #endif

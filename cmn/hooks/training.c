@@ -77,8 +77,7 @@ int cmn_rank_batch(struct network *net, int batch, int *subdivisions)
     }
     net->cmn = cmn_job.trainer = cmn_trainer_open(&cmn_job, cmn_net_of(net), batch, *subdivisions);
     *subdivisions = cmn_job.trainer->feed.share.micro_batches;
-    cmn_tree_take_part(net, *subdivisions);
-    return cmn_job.trainer->feed.share.sequences;
+    return cmn_job.trainer->feed.share.local;
 }
 
 int cmn_reads_weights(void)
@@ -114,7 +113,6 @@ static void tell_left_out(const struct network *net, const char *cfg)
 void cmn_after_load_network(struct network *net, const char *cfg)
 {
     if (cmn_job.on) {
-        cmn_require_divisible(net);
         tell_left_out(net, cfg);
         cmn_status_compute("comparing and sharing the network");
         cmn_trainer_attach(net->cmn, cmn_net_of(net), cfg);
@@ -183,41 +181,6 @@ int cmn_next_sample(int rows)
 {
     return cmn_job.on ? (int)cmn_feed_next_sample(&cmn_job.trainer->feed, (size_t)rows)
                       : rand() % rows;
-}
-
-/* With cmn_exact, all micro-batches of a step use the seed of the last one. */
-void cmn_seed_sequence(struct network *net, int i)
-{
-    const struct cmn_trainer *t = net->cmn;
-
-    if (t) {
-        cmn_feed_seed_sequence(&t->feed,
-                               cmn_feed_exact(&t->feed) && t->step.micro_batch
-                                   ? t->step.seen + cmn_feed_step_images(&t->feed)
-                                   : cmn_net_seen(t->model.net),
-                               i);
-    }
-}
-
-int cmn_sequence_groups(struct network *net)
-{
-    const struct cmn_trainer *t = net->cmn;
-
-    return t && t->step.sequences.groups ? t->step.sequences.groups : 1;
-}
-
-int cmn_next_sequences(struct network *net)
-{
-    struct cmn_trainer *t = net->cmn;
-
-    return t ? cmn_sequences_next(&t->step.sequences) : 0;
-}
-
-int cmn_restore_offset(struct network *net, size_t *offset, int j)
-{
-    struct cmn_trainer *t = net->cmn;
-
-    return t ? cmn_resume_offset(t->step.checkpointing, offset, j) : 0;
 }
 
 void cmn_loader_load(size_t first)

@@ -136,9 +136,9 @@ void cmn_say_too_large(const struct cmn_optimizer *o, int tensor, char text[CMN_
     const struct cmn_tensor *t = &o->gradients->tensor[tensor];
 
     snprintf(text, CMN_TOO_LARGE,
-             "layer %d, %s%s: the sum of the gradients does not fit into 16 bits "
+             "layer %d, %s: the sum of the gradients does not fit into 16 bits "
              "(cmn_compress=%s): use bf16, or lower learning_rate",
-             t->layer, t->part, t->name, cmn_options_word(o->options, "cmn_compress"));
+             t->layer, t->name, cmn_options_word(o->options, "cmn_compress"));
 }
 
 /* Sets o->keeps from the norm of the mean gradient. */

@@ -73,7 +73,6 @@ static void check_memory(struct cmn_doctor *d, const struct cmn_session *s,
         .cfg = d->cfg_name,
         .batch = cmn_cfg_int(&d->cfg, 0, "batch", 1),
         .subdivisions = cmn_cfg_int(&d->cfg, 0, "subdivisions", 1),
-        .time_steps = cmn_cfg_int(&d->cfg, 0, "time_steps", 1),
         .program = program,
         .lines = (double)d->lines[0] + (double)d->lines[1],
     };

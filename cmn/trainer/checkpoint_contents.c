@@ -8,7 +8,6 @@
 #include "base/random.h"
 #include "compression/compressor.h"
 #include "engine/nonfinite.h"
-#include "engine/recurrent_state.h"
 
 /* Appends an item of `bytes` bytes at `data` to the list and returns it. */
 static struct cmn_checkpoint_item *add(struct cmn_checkpointing *c, const char *name, void *data,
@@ -55,7 +54,7 @@ static double step_ratio(const struct cmn_checkpointing *c)
 
 static void tensor_name(const struct cmn_tensor *x, const char *before, char name[CMN_TENSOR_NAME])
 {
-    snprintf(name, CMN_TENSOR_NAME, "%s%d.%s%s", before, x->layer, x->part, x->name);
+    snprintf(name, CMN_TENSOR_NAME, "%s%d.%s", before, x->layer, x->name);
 }
 
 /* Adds the momentum of x, whose gradient begins at float `at` of the block. Momentum is a sum over
@@ -183,8 +182,6 @@ void cmn_contents_pull(struct cmn_checkpointing *c)
     for (int kind = CMN_GRADIENT; kind <= CMN_FOLLOWED; kind++) {
         cmn_gradients_pull(&c->model->gradients, (enum cmn_tensor_kind)kind);
     }
-    cmn_recurrent_state_pull(c->model->net);
-    cmn_sequences_store(&c->step->sequences);
 }
 
 void cmn_contents_push(struct cmn_checkpointing *c)
@@ -193,8 +190,6 @@ void cmn_contents_push(struct cmn_checkpointing *c)
         cmn_gradients_push(&c->model->gradients, (enum cmn_tensor_kind)kind);
     }
     cmn_optimizer_restored(&c->model->optimizer);
-    cmn_recurrent_state_push(c->model->net);
-    cmn_sequences_load(&c->step->sequences);
 }
 
 int cmn_contents_check_finite(const struct cmn_checkpointing *c)
@@ -205,7 +200,7 @@ int cmn_contents_check_finite(const struct cmn_checkpointing *c)
         const struct cmn_tensor *x = &g->tensor[i];
         /* Statistics may hold NaN: the variance of a single value is NaN, and does no harm. */
         if (x->kind != CMN_STATISTIC && cmn_nonfinite_find(*x->at, x->n)) {
-            return cmn_fail("layer %d %s%s holds NaN or Inf", x->layer, x->part, x->name);
+            return cmn_fail("layer %d %s holds NaN or Inf", x->layer, x->name);
         }
     }
     return 0;
@@ -255,46 +250,17 @@ static void add_ema(struct cmn_checkpointing *c, int reading)
     }
 }
 
-/* Adds a tensor with a row for each sequence of a text; each rank has the rows of its sequences. */
-static void add_rows(struct cmn_checkpointing *c, const char *name, void *data, size_t row,
-                     size_t rows, enum cmn_values values)
-{
-    struct cmn_checkpoint_item *item;
-
-    if (row && rows) {
-        item = add(c, name, data, row * rows);
-        item->first = row * (size_t)c->step->feed->share.first_sequence;
-        item->values = values;
-        item->optional = 1; /* a file may have fewer rows; rnn layers have a state only on GPUs */
-    }
-}
-
 void cmn_contents_list(struct cmn_checkpointing *c, int reading)
 {
-    struct cmn_recurrent_state hidden;
-    char name[CMN_TENSOR_NAME];
-    const struct cmn_sequences *q = &c->step->sequences;
-    int exact = cmn_feed_exact(c->step->feed), spare = c->step->feed->share.spare;
-
     c->items = 0;
     add_tensors(c, reading);
     add_optimizer(c);
     if (c->model->optimizer.ema.decay > 0 && (!reading || c->saved.ema_kept > 0)) {
         add_ema(c, reading);
     }
-    /* With cmn_exact each micro-batch begins with a state of 0 or, for a text, has its own
-     * sequences. */
-    for (int i = 0; cmn_recurrent_state_at(c->model->net, i, &hidden); i++) {
-        size_t sequences = exact ? hidden.sequences * (size_t)q->groups : hidden.sequences;
-        snprintf(name, sizeof name, "hidden.%d.%d", hidden.layer, hidden.which);
-        add_rows(c, name, q->groups ? q->state[i] : hidden.at, hidden.n * sizeof *hidden.at,
-                 spare ? 0 : sequences, CMN_VALUES_FINITE);
-    }
     add_whole(c, 0, "random.common", cmn_random_stream(0), sizeof(uint64_t), CMN_MERGE_FIRST);
     add_whole(c, 1, "random.own", cmn_random_stream(1), sizeof(uint64_t), CMN_MERGE_DROP);
     add_whole(c, 1, "row", c->row, sizeof c->row, CMN_MERGE_FIRST);
-    add_rows(c, "offsets", c->offset, sizeof *c->offset, c->offset && !spare ? c->offsets : 0,
-             CMN_VALUES_ANY); /* the text's length is not known yet */
 }
 
 static int check_row(const struct cmn_checkpointing *c)

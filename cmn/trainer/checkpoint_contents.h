@@ -1,5 +1,5 @@
 /* The contents of a training's checkpoint, as one rank writes and reads them: tensors, and the
- * state of the update policy and of the sequences of a text.
+ * state of the update policy.
  *
  * Rank 0 writes what is equal on all ranks: weights, momentum that lies apart, Adam's moments. Each
  * rank writes its part of the momentum that lies in the flat buffer. With local SGD, and without an
@@ -58,8 +58,6 @@ struct cmn_checkpointing {
      * cmn_ema. */
     float *averages, *ema_averages;
     double row[CMN_ROW_VALUES]; /* sums since the last row of the report */
-    size_t *offset;             /* of this rank's sequences in a text; or NULL */
-    size_t offsets, restored;   /* their number; how many of them were in the checkpoint */
 
     struct cmn_snapshot *ready; /* rank 0: collected, not yet passed to the writer */
     cJSON *ready_training;      /* its description; `ready` owns it */

@@ -1,25 +1,9 @@
 /* Extension: a step is divided over the ranks by micro-batches or images (trainer/feed.h), and
  * counts as one process would count it. */
-#include <string.h>
-
 #include "base/random.h"
 #include "engine/convolution.h"
-#include "engine/recurrent_state.h"
 #include "engine/replicas.h"
 #include "trainer/extension.h"
-
-static void *open_division(struct cmn_step *p)
-{
-    if (cmn_feed_exact(p->feed) && !strcmp(p->session->command->driver, "rnn")) {
-        cmn_sequences_open(&p->sequences, p->model->net, p->feed->share.micro_batches);
-    }
-    return p;
-}
-
-static void close_division(void *self)
-{
-    cmn_sequences_close(&((struct cmn_step *)self)->sequences);
-}
 
 static void before_step(void *self, struct cmn_step *p)
 {
@@ -38,9 +22,6 @@ static void before_micro_batch(void *self, struct cmn_step *p)
     if (p->micro_batch == 0) {
         cmn_convolution_hold_weights(f->share.micro_batches > 1);
         cmn_gradients_scale_statistics(&p->model->gradients, &f->share.before);
-    }
-    if (cmn_feed_exact(f) && !p->sequences.groups) {
-        cmn_recurrent_state_zero(p->model->net);
     }
     if (cmn_feed_exact(f)) {
         cmn_feed_seed_micro_batch(p->seen, f->share.first + p->micro_batch);
@@ -77,8 +58,6 @@ static void after_update(void *self, struct cmn_step *p)
 
 const struct cmn_extension cmn_division_extension = {
     .name = "division of a step",
-    .open = open_division,
-    .close = close_division,
     .before_step = before_step,
     .before_micro_batch = before_micro_batch,
     .after_micro_batch = after_micro_batch,

@@ -9,7 +9,6 @@
 #include "trainer/best.h"
 #include "trainer/feed.h"
 #include "trainer/model.h"
-#include "trainer/sequences.h"
 #include "trainer/session.h"
 
 struct cmn_row;
@@ -99,7 +98,6 @@ struct cmn_step {
     struct cmn_session *session;
     struct cmn_model *model;
     struct cmn_feed *feed;
-    struct cmn_sequences sequences; /* of a text, with cmn_exact */
     struct {
         const struct cmn_extension *is;
         void *self;

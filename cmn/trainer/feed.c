@@ -32,15 +32,14 @@ static struct cmn_share own_batches(int batch, int micro_batches, int rank, int 
     };
 }
 
-/* Each rank has a part of every micro-batch. This is needed if a layer computes something over a
- * whole micro-batch, and for sequences, which later micro-batches continue. */
+/* cmn_sync_bn: each rank has a part of every micro-batch, over which layers compute statistics. */
 static struct cmn_share slices(int batch, int micro_batches, int rank, int ranks)
 {
     int offset = (int)((long)batch * rank / ranks);
 
     if (batch < ranks) {
         cmn_fatal("cmn_batch=global: %d image%s a micro-batch (batch divided by subdivisions) "
-                  "cannot be divided over %d ranks, as cmn_sync_bn=on and recurrent networks need "
+                  "cannot be divided over %d ranks, as cmn_sync_bn=on needs "
                   "it: raise batch, or lower subdivisions or the number of ranks",
                   batch, batch == 1 ? "" : "s", ranks);
     }
@@ -122,44 +121,21 @@ static struct cmn_share single_micro_batch(int batch, int micro_batches, int ran
     };
 }
 
-/* Converts sequences to images: an image of a recurrent network is one step of a sequence, and the
- * cfg's batch counts sequences of time_steps images. */
-static void count_steps(struct cmn_share *share, int steps)
-{
-    share->sequences = share->local;
-    share->first_sequence = share->offset;
-    share->local *= steps;
-    share->step *= steps;
-    share->dealt *= steps;
-    share->offset *= steps;
-    share->seen_before *= steps;
-    share->seen_each *= steps;
-}
-
-int cmn_feed_divides(const struct cmn_session *s, int time_steps)
-{
-    return s->options.sync_bn || time_steps > 1 || !strcmp(s->command->driver, "rnn");
-}
-
-struct cmn_share cmn_feed_share(const struct cmn_session *s, int batch, int micro_batches,
-                                int time_steps)
+struct cmn_share cmn_feed_share(const struct cmn_session *s, int batch, int micro_batches)
 {
     int rank = s->topology.rank, ranks = s->topology.size, n = micro_batches;
-    struct cmn_share share;
 
     if (s->options.batch == CMN_BATCH_PER_RANK || s->command->does != CMN_TRAINS) {
-        share = own_batches(batch, n, rank, ranks);
-    } else if (s->options.exact) {
-        share = exact(batch, n, rank, ranks);
-    } else if (cmn_feed_divides(s, time_steps)) {
-        share = slices(batch, n, rank, ranks);
-    } else if (ranks <= n) {
-        share = whole_micro_batches(batch, n, rank, ranks);
-    } else {
-        share = single_micro_batch(batch, n, rank, ranks);
+        return own_batches(batch, n, rank, ranks);
     }
-    count_steps(&share, time_steps);
-    return share;
+    if (s->options.exact) {
+        return exact(batch, n, rank, ranks);
+    }
+    if (s->options.sync_bn) {
+        return slices(batch, n, rank, ranks);
+    }
+    return ranks <= n ? whole_micro_batches(batch, n, rank, ranks)
+                      : single_micro_batch(batch, n, rank, ranks);
 }
 
 static int balances(const struct cmn_feed *f)
@@ -184,11 +160,11 @@ void cmn_feed_open(struct cmn_feed *f, const struct cmn_session *s, struct cmn_n
                    int micro_batches)
 {
     *f = (struct cmn_feed){.session = s, .net = net};
-    f->share = cmn_feed_share(s, batch, micro_batches, cmn_net_time_steps(net));
-    if (cmn_net_traits(net).compares_images && f->share.sequences < batch) {
+    f->share = cmn_feed_share(s, batch, micro_batches);
+    if (cmn_net_traits(net).compares_images && f->share.local < batch) {
         cmn_fatal("contrastive=1 in the cfg compares the images of a micro-batch with each other, "
                   "and %d ranks would divide each: take at most %d ranks (subdivisions), without "
-                  "cmn_sync_bn and time_steps, or cmn_batch=per_rank",
+                  "cmn_sync_bn, or cmn_batch=per_rank",
                   s->topology.size, micro_batches);
     }
     open_balance(f);
@@ -478,16 +454,6 @@ size_t cmn_feed_next_sample(struct cmn_feed *f, size_t rows)
     open_sampler(f, rows);
     cmn_sampler_next(f->sampler, f->drawn++, 1, &sample);
     return sample.image;
-}
-
-void cmn_feed_seed_sequence(const struct cmn_feed *f, size_t seen, int i)
-{
-    uint64_t which = (uint64_t)(f->share.first_sequence + i);
-
-    if (cmn_pairs_check_trait(&f->session->options, CMN_TRAINS_TEXT, "a text")) {
-        cmn_fatal_reason();
-    }
-    cmn_random_named(CMN_RANDOM_SEQUENCE, cmn_random_hash((uint64_t)seen, which, 0, 0));
 }
 
 /* ---- the samples of a step ---- */

@@ -13,19 +13,17 @@
 #include "trainer/balance.h"
 #include "trainer/session.h"
 
-/* How a step is divided over the ranks. For a recurrent network, an image is one time step of a
- * sequence. */
+/* How a step is divided over the ranks. */
 struct cmn_share {
-    int micro_batches;             /* this rank's micro-batches in a step */
-    int local;                     /* images of each of these */
-    int step;                      /* images of a step, of all ranks */
-    int dealt, offset;             /* images that the sampler deals together; of lower ranks */
-    int seen_before, seen_each;    /* images of the step that all ranks have seen after micro-batch
+    int micro_batches;          /* this rank's micro-batches in a step */
+    int local;                  /* images of each of these */
+    int step;                   /* images of a step, of all ranks */
+    int dealt, offset;          /* images that the sampler deals together; of lower ranks */
+    int seen_before, seen_each; /* images of the step that all ranks have seen after micro-batch
                                       i: seen_before + (i + 1) * seen_each */
-    int sequences, first_sequence; /* local and offset in sequences, without time_steps */
-    int whole;                     /* each micro-batch is one of the cfg's; others have the rest */
-    int first;                     /* cmn_exact: this rank's first micro-batch in the step */
-    int spare; /* cmn_exact: this rank has no micro-batch and computes nothing */
+    int whole;                  /* each micro-batch is one of the cfg's; others have the rest */
+    int first;                  /* cmn_exact: this rank's first micro-batch in the step */
+    int spare;                  /* cmn_exact: this rank has no micro-batch and computes nothing */
     /* Factors of the rolling statistics of batch normalisation before and after a step. */
     struct cmn_rolling_factor before, after;
 };
@@ -46,10 +44,9 @@ struct cmn_feed {
 
 /* All calls are local and not blocking, except those that say otherwise. */
 
-/* Returns this rank's part of a step of `micro_batches` micro-batches. `batch` counts images, or
- * sequences of time_steps images. Ends the job if there are too few for all ranks. */
-struct cmn_share cmn_feed_share(const struct cmn_session *s, int batch, int micro_batches,
-                                int time_steps);
+/* Returns this rank's part of a step of `micro_batches` micro-batches of `batch` images. Ends the
+ * job if there are too few for all ranks. */
+struct cmn_share cmn_feed_share(const struct cmn_session *s, int batch, int micro_batches);
 
 /* With cmn_exact. Seeds the calling thread's random numbers for micro-batch `number` of the step
  * before which all ranks had seen `seen` images, so that they do not depend on which rank computes
@@ -59,11 +56,7 @@ void cmn_feed_seed_micro_batch(size_t seen, int number);
 /* With cmn_exact returns the micro-batches of a step on all ranks together; else 0. */
 int cmn_feed_exact(const struct cmn_feed *f);
 
-/* Returns whether the ranks must divide each micro-batch, and cannot take whole ones. */
-int cmn_feed_divides(const struct cmn_session *s, int time_steps);
-
-/* Divides a step over the ranks. `micro_batches` and `batch` (images or sequences) are those of the
- * cfg. The network knows only its time_steps so far. */
+/* Divides a step over the ranks. `micro_batches` and `batch` are those of the cfg. */
 void cmn_feed_open(struct cmn_feed *f, const struct cmn_session *s, struct cmn_net *net, int batch,
                    int micro_batches);
 void cmn_feed_close(struct cmn_feed *f);
@@ -99,9 +92,6 @@ size_t cmn_feed_next_batch(struct cmn_feed *f, size_t *n, size_t images);
 void cmn_feed_rewind(struct cmn_feed *f);
 /* Returns the next of `rows` samples that lie in memory. */
 size_t cmn_feed_next_sample(struct cmn_feed *f, size_t rows);
-/* Seeds the calling thread's random numbers for sequence i of this rank, after all ranks have seen
- * `seen` images. */
-void cmn_feed_seed_sequence(const struct cmn_feed *f, size_t seen, int i);
 
 /* Returns how many images all ranks together have seen since the last step, after micro-batch i of
  * this rank. */

@@ -141,7 +141,7 @@ static double without_cache(const struct cmn_memory_need *n)
 static int fitting_subdivisions(const struct cmn_memory_question *q, double room)
 {
     const struct cmn_session *s = q->session;
-    int divides = cmn_feed_divides(s, q->time_steps) && s->options.batch != CMN_BATCH_PER_RANK;
+    int divides = s->options.sync_bn && s->options.batch != CMN_BATCH_PER_RANK;
 
     for (int i = 1; i <= q->batch; i++) {
         struct cmn_share share;
@@ -149,7 +149,7 @@ static int fitting_subdivisions(const struct cmn_memory_question *q, double room
         if (q->batch % i || (divides && q->batch / i < s->topology.size)) {
             continue;
         }
-        share = cmn_feed_share(s, q->batch / i, i, q->time_steps);
+        share = cmn_feed_share(s, q->batch / i, i);
         n = estimate(q, &share);
         if (without_cache(&n) <= room) {
             return i;
@@ -185,7 +185,7 @@ struct cmn_memory_answer cmn_forecast_memory(const struct cmn_memory_question *q
     const struct cmn_topology *t = &q->session->topology;
     double left = (double)cmn_memory_free() / t->intra_size + cmn_forecast_resident();
     struct cmn_share share =
-        cmn_feed_share(q->session, q->batch / q->subdivisions, q->subdivisions, q->time_steps);
+        cmn_feed_share(q->session, q->batch / q->subdivisions, q->subdivisions);
     struct cmn_memory_need n = estimate(q, &share);
     struct cmn_memory_answer a = {.room = -largest(-left, t)};
     int fits = fitting_subdivisions(q, a.room);

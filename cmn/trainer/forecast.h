@@ -27,7 +27,7 @@ struct cmn_memory_question {
     const struct cmn_plan *plan;
     const struct cmn_optimizer *optimizer; /* planned */
     const char *cfg;
-    int batch, subdivisions, time_steps; /* as in the cfg */
+    int batch, subdivisions;    /* as in the cfg */
     double program;             /* bytes of this process in memory before the network was built */
     double lines;               /* lines of the lists of images */
     double images, image_bytes; /* different images; bytes of all of them decoded; 0: unknown */

@@ -14,7 +14,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/stop_request.h"
-#include "engine/recurrent_state.h"
 #include "mpi/call.h"
 #include "mpi/device.h"
 #include "report/report.h"
@@ -250,7 +249,7 @@ void cmn_nonfinite_complete(struct cmn_nonfinite_policy *p)
     }
     tensor = &g->tensor[found];
     p->iteration = p->asked;
-    p->found = (struct cmn_nonfinite){tensor->layer, tensor->part, tensor->name, 0};
+    p->found = (struct cmn_nonfinite){tensor->layer, tensor->name, 0};
     p->found_micro_batch = p->found_image = -1;
     p->origin[0] = '\0';
     stop(p);
@@ -296,8 +295,7 @@ static void check_gpu(struct cmn_nonfinite_policy *p)
     cmn_gradients_pull(&m->gradients, CMN_GRADIENT);
     tensor = &m->gradients.tensor[found];
     x = cmn_nonfinite_find(*tensor->at, tensor->n);
-    note(p, &(struct cmn_nonfinite){tensor->layer, tensor->part, tensor->name, x ? *x : NAN}, -1,
-         0);
+    note(p, &(struct cmn_nonfinite){tensor->layer, tensor->name, x ? *x : NAN}, -1, 0);
     if (mode(p) == CMN_NONFINITE_STOP) {
         stop(p);
     }
@@ -372,9 +370,6 @@ static void discard(struct cmn_nonfinite_policy *p, int from)
         tell(p, from);
     }
     undo_statistics(p);
-    if (p->found.name) {
-        cmn_recurrent_state_reset(p->model->net, p->feed->share.sequences);
-    }
 }
 
 /* Collective with cmn_nonfinite=skip, else local; blocks on GPUs and if it is collective. Makes all

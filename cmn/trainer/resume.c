@@ -124,17 +124,6 @@ static void check_contents(struct cmn_checkpointing *c)
     }
 }
 
-static void report_missing(const struct cmn_checkpointing *c)
-{
-    for (int i = 0; i < c->items && c->session->topology.rank == 0; i++) {
-        const struct cmn_checkpoint_item *item = &c->item[i];
-        if (item->optional && !item->got) {
-            cmn_warn("the checkpoint lacks the state of a recurrent layer (%s): it begins with 0",
-                     item->name);
-        }
-    }
-}
-
 /* Begins a new average if the checkpoint has none, because its run had no cmn_ema. */
 static void begin_average(struct cmn_checkpointing *c)
 {
@@ -165,7 +154,6 @@ static void restore(struct cmn_checkpointing *c)
     if (!c->by.same_ranks && c->model->optimizer.policy->own_weights) {
         cmn_optimizer_begin(&c->model->optimizer);
     }
-    report_missing(c);
     cmn_optimizer_forget_stop_requests(&c->model->optimizer);
     /* random=1 had given the network this size when the checkpoint was taken. */
     cmn_net_resize_as_drawn(net, (struct cmn_net_size){(int)c->saved.width, (int)c->saved.height});
@@ -253,35 +241,6 @@ void cmn_resume_begin(struct cmn_checkpointing *c)
     sums->load = c->row[5];
     sums->steps = (long)c->row[6];
     sums->since = cmn_clock() - c->row[7];
-}
-
-int cmn_resume_offset(struct cmn_checkpointing *c, size_t *offset, int j)
-{
-    struct cmn_checkpoint_item item = {.name = "offsets", .optional = 1, .scale = 1};
-    const struct cmn_feed *f;
-
-    if (!c) {
-        return 0;
-    }
-    f = c->step->feed;
-    if (c->offset != offset) {
-        c->offset = offset;
-        c->offsets = (size_t)f->share.sequences;
-        c->offsets *= c->step->sequences.groups ? (size_t)c->step->sequences.groups : 1;
-        if (c->resumes) {
-            item.data = offset;
-            item.bytes = c->offsets * sizeof *offset;
-            item.first = (size_t)f->share.first_sequence * sizeof *offset;
-            cmn_checkpoint_scatter(&item, 1, c->file, &c->by, &c->session->topology);
-            c->restored = item.got / sizeof *offset;
-            if (cmn_values_check(CMN_VALUES_COUNT, (long)c->session->train_images, offset,
-                                 item.got)) {
-                cmn_fail_in("the checkpoint's tensor offsets");
-                refuse(c);
-            }
-        }
-    }
-    return (size_t)j < c->restored;
 }
 
 /* ---- nothing left to train ---- */

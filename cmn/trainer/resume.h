@@ -14,11 +14,6 @@ struct cmn_checkpointing *cmn_resume(struct cmn_step *step);
  * and sums. c may be NULL. */
 void cmn_resume_begin(struct cmn_checkpointing *c);
 
-/* Local, but collective if a training is resumed. offset[j] belongs to sequence j of this rank. The
- * first call for an array reads the checkpoint's offsets into it, and later checkpoints contain it.
- * Returns whether offset[j] came from the checkpoint. */
-int cmn_resume_offset(struct cmn_checkpointing *c, size_t *offset, int j);
-
 /* Local, rank 0. Nothing was left to train, and weights are about to be saved in `file`: ends the
  * job if that file holds weights that have seen more images than the checkpoint's. */
 void cmn_resume_protect_newer(const struct cmn_checkpointing *c, const char *file);

@@ -230,14 +230,11 @@ void cmn_session_refuse_pairs(const struct cmn_session *s)
 {
     const struct cmn_options *o = &s->options;
     const char *driver = s->command->driver, *name = cmn_command_name(s->command);
-    int is_text = !strcmp(driver, "rnn"), on_gpus = s->topology.device >= 0;
+    int on_gpus = s->topology.device >= 0;
 
     if (cmn_pairs_check(o) ||
         cmn_pairs_check_trait(o, on_gpus ? CMN_IS_ON_GPUS : CMN_IS_ON_CPU,
                               on_gpus ? "GPUs" : "the CPU") ||
-        (is_text && cmn_pairs_check_trait(o, CMN_TRAINS_TEXT, name)) ||
-        (is_text && o->exact &&
-         cmn_pairs_check_trait(o, CMN_TRAINS_EXACT_TEXT, "rnn train with cmn_exact=on")) ||
         (!strcmp(driver, "cifar") && cmn_pairs_check_trait(o, CMN_TRAINS_IN_MEMORY, name)) ||
         (s->command->answer == CMN_NO_ANSWER &&
          cmn_pairs_check_trait(o, CMN_TRAINS_OTHER_FILES, name))) {

@@ -165,7 +165,6 @@ static void warn_of_memory(const struct cmn_trainer *t)
         .cfg = t->cfg,
         .batch = t->batch * t->micro_batches,
         .subdivisions = t->micro_batches,
-        .time_steps = cmn_net_time_steps(t->model.net),
         .program = t->program,
         .lines = (double)s->train_images + (double)s->valid.images + (double)s->boxes.images,
     };
@@ -186,7 +185,6 @@ static void start(struct cmn_trainer *t)
                   s->options.epochs);
     }
     if (cmn_model_validates(&t->model)) {
-        cmn_require_single_images(net);
         if (!s->valid.images) {
             cmn_boxes_check(net, &s->boxes, &s->topology);
         }

@@ -27,7 +27,7 @@ struct cmn_trainer {
 };
 
 /* Local. Called when [net] of the cfg is read. By the cfg, a step has `micro_batches` micro-batches
- * of `batch` images, or sequences. Free with cmn_trainer_close(); s and net must outlive it. */
+ * of `batch` images. Free with cmn_trainer_close(); s and net must outlive it. */
 struct cmn_trainer *cmn_trainer_open(struct cmn_session *s, struct cmn_net *net, int batch,
                                      int micro_batches);
 

@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/timeline.h"
-#include "engine/recurrent_state.h"
 #include "mpi/call.h"
 #include "report/row.h"
 #include "trainer/extension.h"
@@ -40,7 +39,6 @@ static void validate(const struct cmn_session *s, struct cmn_model *m, struct cm
 {
     double began = cmn_clock();
     struct cmn_net_size trained = cmn_net_size(m->net);
-    float *state = cmn_recurrent_state_clear(m->net);
 
     cmn_status_compute("validation");
     cmn_net_resize(m->net, m->size);
@@ -48,7 +46,6 @@ static void validate(const struct cmn_session *s, struct cmn_model *m, struct cm
     (s->valid.images ? count_classes : count_boxes)(s, m->net, row);
     cmn_model_restore_own(m);
     cmn_net_resize(m->net, trained);
-    cmn_recurrent_state_restore(m->net, state);
     cmn_timeline_span(CMN_SPAN_VALIDATE, -1, began, cmn_clock());
 }
 

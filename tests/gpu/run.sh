@@ -152,8 +152,7 @@ against_the_cpu() {
     done
 }
 
-# Each line: name, limit, steps, and what lies between [net] and the last two layers. A simple recurrent layer begins each step
-# with 0 on the CPU alone, so it gets one step.
+# Each line: name, limit, steps, and what lies between [net] and the last two layers.
 layer_nets() {
     cat <<'END'
 pools        1e-3 5 [convolutional] filters=8 size=3 pad=1 activation=leaky [maxpool] size=2 stride=2 [convolutional] filters=8 size=3 pad=1 activation=relu [maxpool] size=3 stride=2
@@ -163,10 +162,6 @@ routes       1e-3 5 [convolutional] filters=4 size=3 stride=2 pad=1 activation=t
 groups       1e-3 5 [convolutional] filters=8 size=3 stride=2 pad=1 activation=tanh [convolutional] groups=4 filters=8 size=3 pad=1 activation=tanh
 local        1e-3 5 [convolutional] filters=4 size=5 stride=4 pad=1 activation=tanh [local] filters=4 size=3 stride=1 pad=1 activation=tanh
 batchnorm    1e-2 5 [convolutional] filters=6 size=5 stride=2 pad=1 activation=tanh [batchnorm]
-rnn          1e-3 1 [rnn] output=16
-gru          1e-3 5 [gru] output=16
-lstm         1e-3 5 [lstm] output=16
-crnn         1e-3 1 [crnn] hidden_filters=4 output_filters=4 activation=tanh
 dropout      -    5 [connected] output=64 activation=tanh [dropout] probability=.5
 END
 }

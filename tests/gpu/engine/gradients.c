@@ -13,7 +13,6 @@
 #include "engine/gradients.h"
 #include "engine/replicas.h"
 #include "engine/nonfinite.h"
-#include "engine/recurrent_state.h"
 #include "optimizers/gradient_exchange.h"
 
 enum { W = 54, N = 3, IN = 12, OUT = 5 };
@@ -386,31 +385,6 @@ static void replicas(void **state)
     fail_on_all_ranks();
 }
 
-/* A crnn's state begins a prediction with 0 in the GPU's memory, too. */
-static void state_of_crnn(void **state)
-{
-    enum { HIDDEN = 6 };
-    layer *l;
-    float *kept;
-
-    (void)state;
-    make_net(1);
-    l = &net->layers[0];
-    l->type = CRNN;
-    l->hidden = HIDDEN;
-    l->batch = 1;
-    pair(&l->state, &l->state_gpu, HIDDEN, 7);
-    kept = cmn_recurrent_state_clear(cmn_net_of(net));
-    check_device(l->state_gpu, HIDDEN, 0, "state");
-    CHECK(l->state[0] == 0 && l->state[HIDDEN - 1] == 0);
-    cmn_recurrent_state_restore(cmn_net_of(net), kept);
-    cudaFree(l->state_gpu);
-    free(l->state);
-    l->type = CONVOLUTIONAL;
-    free_net();
-    fail_on_all_ranks();
-}
-
 static void without_gpu(void **state)
 {
     (void)state;
@@ -552,7 +526,7 @@ static int group(void)
         cmocka_unit_test(without_gpu), cmocka_unit_test(failures),
         cmocka_unit_test(which_gpus),  cmocka_unit_test(nonfinite_gradients),
         cmocka_unit_test(updates),     cmocka_unit_test(every_stream),
-        cmocka_unit_test(sends),       cmocka_unit_test(state_of_crnn),
+        cmocka_unit_test(sends),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

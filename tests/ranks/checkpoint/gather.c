@@ -8,7 +8,7 @@
 enum { COMMON = 300000, PART = 1000, OWN = 70 };
 
 static struct {
-    float common[COMMON], part[PART], own[OWN], later[OWN];
+    float common[COMMON], part[PART], own[OWN];
 } mine, then;
 
 /* Bytes of messages from one rank to another that this rank has sent. */
@@ -39,7 +39,7 @@ static void fill(void)
 }
 
 /* Ranks list them in orders of their own. The last one has no part. */
-static int list(struct cmn_checkpoint_item item[4])
+static int list(struct cmn_checkpoint_item item[3])
 {
     const struct cmn_checkpoint_item all[] = {
         {.name = "common",
@@ -53,17 +53,11 @@ static int list(struct cmn_checkpoint_item item[4])
          .scale = 1,
          .first = (size_t)top.rank * sizeof mine.part},
         {.name = "own", .own = 1, .data = mine.own, .bytes = sizeof mine.own, .scale = 1},
-        {.name = "later",
-         .data = mine.later,
-         .bytes = sizeof mine.later,
-         .scale = 1,
-         .optional = 1,
-         .elsewhere = 1},
     };
     int items = 0;
 
-    for (int i = 0; i < 4; i++) {
-        const struct cmn_checkpoint_item *one = &all[(i + top.rank) % 4];
+    for (int i = 0; i < 3; i++) {
+        const struct cmn_checkpoint_item *one = &all[(i + top.rank) % 3];
         if (top.rank < top.size - 1 || top.rank == 0 || strcmp(one->name, "part") != 0) {
             item[items++] = *one;
         }
@@ -105,14 +99,13 @@ static void check_file(const struct cmn_checkpoint_file *f)
         CHECK(t && t->bytes == sizeof then.own &&
               ((const float *)t->data)[3] == (float)(r * 100 + 4));
     }
-    CHECK(!cmn_checkpoint_tensor(f, "later", CMN_ALL_RANKS));
 }
 
 static void all_come_back(void **state)
 {
     struct cmn_snapshot *s = top.rank ? NULL : cmn_snapshot_new();
     struct cmn_checkpoint_origin by = {.ranks = top.size, .same_ranks = 1, .same_nodes = 1};
-    struct cmn_checkpoint_item item[4];
+    struct cmn_checkpoint_item item[3];
     struct cmn_checkpoint_file *f = NULL;
     unsigned char *bytes = NULL;
     int items;
@@ -128,7 +121,6 @@ static void all_come_back(void **state)
         check_file(f);
     }
     memset(&mine, 0, sizeof mine);
-    mine.later[5] = 5;
     sent = 0;
     cmn_checkpoint_scatter(item, items, f, &by, &top);
     /* The replicas went to all at once. */
@@ -136,10 +128,8 @@ static void all_come_back(void **state)
                  "%llu bytes", sent);
     CHECK(!memcmp(mine.common, then.common, sizeof then.common));
     CHECK(!memcmp(mine.own, then.own, sizeof then.own));
-    CHECK(mine.later[5] == 5);
     for (int i = 0; i < items; i++) {
-        CHECK_SAYING(item[i].got == (strcmp(item[i].name, "later") ? item[i].bytes : 0), "%s: %zu",
-                     item[i].name, item[i].got);
+        CHECK_SAYING(item[i].got == item[i].bytes, "%s: %zu", item[i].name, item[i].got);
         CHECK(strcmp(item[i].name, "part") || !memcmp(mine.part, then.part, sizeof then.part));
     }
     cmn_checkpoint_free(f);
@@ -151,7 +141,7 @@ static void all_come_back(void **state)
 /* Rank 0 has no memory for it: nobody sends, and all go on. */
 static void without_a_snapshot(void **state)
 {
-    struct cmn_checkpoint_item item[4];
+    struct cmn_checkpoint_item item[3];
     int items;
 
     (void)state;

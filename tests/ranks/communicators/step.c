@@ -13,7 +13,6 @@ enum { UPDATES = 4, IMAGES = 24 };
 static const float RATE = 0.1F, MOMENTUM = 0.9F, DECAY = 0.002F;
 
 #define NET "[net]\nbatch=2\nheight=6\nwidth=6\nchannels=2\n"
-#define TEXT "[net]\nbatch=2\ninputs=6\ntime_steps=2\n"
 #define END "[connected]\noutput=4\nlearning_rate=0.5\n[softmax]\n"
 
 static const char *const nets[] = {
@@ -25,10 +24,6 @@ static const char *const nets[] = {
     NET "[deconvolutional]\nfilters=3\nsize=2\nstride=2\n" END,
 #endif
     NET "[local]\nfilters=3\nsize=3\nstride=1\npad=1\n" END,
-    NET "[crnn]\npad=1\nhidden_filters=3\noutput_filters=2\nhidden=3\noutput=2\n" END,
-    TEXT "[rnn]\nhidden=5\noutput=7\n" END,
-    TEXT "[gru]\noutput=5\n" END,
-    TEXT "[lstm]\noutput=5\n" END,
 };
 
 struct side {

@@ -15,11 +15,10 @@ enum { UPDATES = 7, IMAGES = 24, EVERY = 3 };
 
 static const float RATE = 0.1F, MOMENTUM = 0.75F, DECAY = 0.002F;
 
-/* Small tensors and large ones, of layers with normalisation, parts, and a rate of their own. */
+/* Small tensors and large ones, of layers with normalisation and a rate of their own. */
 static const char cfg[] = "[net]\nbatch=2\nheight=6\nwidth=6\nchannels=2\n"
                           "[convolutional]\nfilters=8\nsize=3\npad=1\nbatch_normalize=1\n"
-                          "[crnn]\npad=1\nsize=3\nhidden_filters=4\noutput_filters=8\n"
-                          "hidden=4\noutput=8\n" /* the other tree's words */
+                          "[convolutional]\nfilters=8\nsize=3\npad=1\n"
                           "[connected]\noutput=45\nbatch_normalize=1\nlearning_rate=0.5\n"
                           "[connected]\noutput=131\n[connected]\noutput=4\n[softmax]\n";
 

@@ -14,7 +14,7 @@ static const double MOST = 1e-2; /* of the differences' own size */
 
 /* `factor` times the gradient against the differences by x, of which there are n: by about 200
  * of them at most. */
-static void compare(struct rig *r, int layer_index, const char *part, const char *name, float *x,
+static void compare(struct rig *r, int layer_index, const char *name, float *x,
                     const float *gradient, size_t n, double factor)
 {
     double apart = 0, size = 0;
@@ -31,8 +31,8 @@ static void compare(struct rig *r, int layer_index, const char *part, const char
         size += pow(difference, 2);
     }
     if (!(sqrt(apart) <= MOST * sqrt(size)) || !(size > 1e-6)) {
-        print_error("# %s: layer %d %s%s: %.2g apart from differences of %.2g\n", r->name,
-                    layer_index, part, name, sqrt(apart), sqrt(size));
+        print_error("# %s: layer %d %s: %.2g apart from differences of %.2g\n", r->name,
+                    layer_index, name, sqrt(apart), sqrt(size));
         wrong++;
     }
 }
@@ -50,11 +50,10 @@ static void compare_all(struct rig *r, double factor)
     for (int i = 0; i < r->g.tensors; i++) {
         const struct cmn_tensor *t = &r->g.tensor[i];
         if (t->kind == CMN_GRADIENT) {
-            compare(r, t->layer, t->part, t->name, *t->weight, flat + (*t->at - r->g.flat), t->n,
-                    factor);
+            compare(r, t->layer, t->name, *t->weight, flat + (*t->at - r->g.flat), t->n, factor);
         }
     }
-    compare(r, 0, "", "input", r->input, delta, r->inputs, factor);
+    compare(r, 0, "input", r->input, delta, r->inputs, factor);
     free(flat);
     free(delta);
 }

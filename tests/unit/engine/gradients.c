@@ -9,7 +9,7 @@
 /* A gradient that a network must have; `n` in closed form. */
 struct want {
     int layer;
-    const char *part, *name;
+    const char *name;
     size_t n;
 };
 
@@ -35,14 +35,13 @@ static void assert_gradients(const struct cmn_gradients *g, const struct want *w
         for (int i = 0; i < g->tensors; i++) {
             const struct cmn_tensor *t = &g->tensor[i];
             if (t->kind == CMN_GRADIENT && t->layer == want[j].layer &&
-                !strcmp(t->part, want[j].part) && !strcmp(t->name, want[j].name)) {
+                !strcmp(t->name, want[j].name)) {
                 assert_int_equal(t->n, want[j].n);
                 found++;
             }
         }
         if (found != 1) {
-            fail_msg("layer %d %s%s is listed %d times", want[j].layer, want[j].part, want[j].name,
-                     found);
+            fail_msg("layer %d %s is listed %d times", want[j].layer, want[j].name, found);
         }
     }
     assert_int_equal(gradients, n);
@@ -72,14 +71,13 @@ static void check_net(const char *cfg, const struct want *want, int n, size_t we
     "groups=2\nbatch_normalize=1\nactivation=leaky\n[maxpool]\nsize=2\nstride=2\n[convolutional]" \
     "\n"                                                                                          \
     "filters=3\nsize=1\nactivation=linear\n[avgpool]\n[softmax]\n"
-#define SEQUENCE "[net]\nbatch=2\ntime_steps=3\ninputs=7\n"
 
 static void connected(void **state)
 {
-    const struct want want[] = {{2, "", "weight_updates", 5 * 4},
-                                {2, "", "bias_updates", 4},
-                                {0, "", "weight_updates", 2 * 2 * 3 * 5},
-                                {0, "", "bias_updates", 5}};
+    const struct want want[] = {{2, "weight_updates", 5 * 4},
+                                {2, "bias_updates", 4},
+                                {0, "weight_updates", 2 * 2 * 3 * 5},
+                                {0, "bias_updates", 5}};
 
     (void)state;
     check_net(MLP, want, COUNT(want), 20 + 4 + 60 + 5, 0, 0);
@@ -87,11 +85,11 @@ static void connected(void **state)
 
 static void convolutional(void **state)
 {
-    const struct want want[] = {{2, "", "weight_updates", 6 * 3},
-                                {2, "", "bias_updates", 3},
-                                {0, "", "weight_updates", 4 / 2 * 6 * 3 * 3},
-                                {0, "", "bias_updates", 6},
-                                {0, "", "scale_updates", 6}};
+    const struct want want[] = {{2, "weight_updates", 6 * 3},
+                                {2, "bias_updates", 3},
+                                {0, "weight_updates", 4 / 2 * 6 * 3 * 3},
+                                {0, "bias_updates", 6},
+                                {0, "scale_updates", 6}};
 
     (void)state;
     check_net(CONV, want, COUNT(want), 18 + 3 + 108 + 6 + 6, 2 * 6, 0);
@@ -101,7 +99,7 @@ static void convolutional(void **state)
 
 static void connected_adam(void **state)
 {
-    const struct want want[] = {{0, "", "weight_updates", 7 * 3}, {0, "", "bias_updates", 3}};
+    const struct want want[] = {{0, "weight_updates", 7 * 3}, {0, "bias_updates", 3}};
 
     (void)state;
     /* Darknet gives scales their moments even where there are no scales. */
@@ -111,9 +109,8 @@ static void connected_adam(void **state)
 
 static void deconvolutional(void **state)
 {
-    const struct want want[] = {{0, "", "weight_updates", 3 * 5 * 2 * 2},
-                                {0, "", "bias_updates", 5},
-                                {0, "", "scale_updates", 5}};
+    const struct want want[] = {
+        {0, "weight_updates", 3 * 5 * 2 * 2}, {0, "bias_updates", 5}, {0, "scale_updates", 5}};
 
     (void)state;
     check_net(
@@ -126,8 +123,8 @@ static void deconvolutional(void **state)
 
 static void local(void **state)
 {
-    const struct want want[] = {{0, "", "weight_updates", 2 * 3 * 3 * 3 * 4 * 4},
-                                {0, "", "bias_updates", 3 * 4 * 4}};
+    const struct want want[] = {{0, "weight_updates", 2 * 3 * 3 * 3 * 4 * 4},
+                                {0, "bias_updates", 3 * 4 * 4}};
 
     (void)state;
     check_net("[net]\nheight=6\nwidth=6\nchannels=2\n[local]\nfilters=3\nsize=3\nstride=1\npad=0\n"
@@ -135,68 +132,9 @@ static void local(void **state)
               want, COUNT(want), 864 + 48, 0, 0);
 }
 
-static void rnn(void **state)
-{
-    const struct want want[] = {
-        {0, "input_layer.", "weight_updates", 7 * 5},  {0, "input_layer.", "bias_updates", 5},
-        {0, "input_layer.", "scale_updates", 5},       {0, "self_layer.", "weight_updates", 5 * 5},
-        {0, "self_layer.", "bias_updates", 5},         {0, "self_layer.", "scale_updates", 5},
-        {0, "output_layer.", "weight_updates", 5 * 5}, {0, "output_layer.", "bias_updates", 5},
-        {0, "output_layer.", "scale_updates", 5}};
-
-    (void)state;
-    check_net(SEQUENCE "[rnn]\noutput=5\nhidden=5\nbatch_normalize=1\n", want, COUNT(want),
-              35 + 25 + 25 + 3 * 10, 3 * 10, 0);
-}
-
-static void crnn(void **state)
-{
-    const struct want want[] = {
-        {0, "input_layer.", "weight_updates", 2 * 4 * 9},  {0, "input_layer.", "bias_updates", 4},
-        {0, "self_layer.", "weight_updates", 4 * 4 * 9},   {0, "self_layer.", "bias_updates", 4},
-        {0, "output_layer.", "weight_updates", 4 * 3 * 9}, {0, "output_layer.", "bias_updates", 3}};
-
-    (void)state;
-    check_net("[net]\nbatch=2\ntime_steps=3\nheight=6\nwidth=6\nchannels=2\n[crnn]\n"
-              "hidden_filters=4\noutput_filters=3\n"
-              "pad=1\nhidden=4\noutput=3\n" /* AlexeyAB's words */,
-              want, COUNT(want), 72 + 144 + 108 + 11, 0, 0);
-}
-
-static void gru(void **state)
-{
-#ifdef NETWORKS_BY_VALUE
-    const char *const part[] = {"input_z.", "state_z.", "input_r.",
-                                "state_r.", "input_h.", "state_h."};
-#else
-    const char *const part[] = {"uz.", "wz.", "ur.", "wr.", "uh.", "wh."};
-#endif
-    struct want want[12];
-
-    (void)state;
-    for (int i = 0; i < 6; i++) {
-        want[2 * i] = (struct want){0, part[i], "weight_updates", i % 2 ? 5 * 5 : 7 * 5};
-        want[2 * i + 1] = (struct want){0, part[i], "bias_updates", 5};
-    }
-    check_net(SEQUENCE "[gru]\noutput=5\n", want, COUNT(want), 3 * 35 + 3 * 25 + 6 * 5, 0, 0);
-}
-
-static void lstm(void **state)
-{
-    const char *const part[] = {"uf.", "ui.", "ug.", "uo.", "wf.", "wi.", "wg.", "wo."};
-    struct want want[16];
-
-    (void)state;
-    for (int i = 0; i < 8; i++) {
-        want[2 * i] = (struct want){0, part[i], "weight_updates", i < 4 ? 7 * 5 : 5 * 5};
-        want[2 * i + 1] = (struct want){0, part[i], "bias_updates", 5};
-    }
-    check_net(SEQUENCE "[lstm]\noutput=5\n", want, COUNT(want), 4 * 35 + 4 * 25 + 8 * 5, 0, 0);
-}
-
 static void batchnorm(void **state)
 {
-    const struct want want[] = {{1, "", "scale_updates", 3}, {1, "", "bias_updates", 3}};
+    const struct want want[] = {{1, "scale_updates", 3}, {1, "bias_updates", 3}};
     const layer l = {.type = BATCHNORM};
     int all = cmn_tree_layer(&l).leaves_biases ? 1 : 2;
 
@@ -209,7 +147,7 @@ static void batchnorm(void **state)
 /* yolo and region keep anchors where others keep biases. */
 static void anchors_are_no_gradients(void **state)
 {
-    const struct want want[] = {{0, "", "weight_updates", 3 * 18}, {0, "", "bias_updates", 18}};
+    const struct want want[] = {{0, "weight_updates", 3 * 18}, {0, "bias_updates", 18}};
 
     (void)state;
     check_net("[net]\nheight=32\nwidth=32\nchannels=3\n[convolutional]\nfilters=18\nsize=1\n"
@@ -362,7 +300,7 @@ static void backward_writes_into_the_flat_buffer(void **state)
             }
 #endif
             if (t->kind == CMN_GRADIENT && !any(*t->at, t->n)) {
-                fail_msg("layer %d %s%s got no gradient", t->layer, t->part, t->name);
+                fail_msg("layer %d %s got no gradient", t->layer, t->name);
             }
         }
         assert_false(any(g.metrics, CMN_METRICS));
@@ -445,10 +383,6 @@ int main(void)
         cmocka_unit_test(deconvolutional),
 #endif
         cmocka_unit_test(local),
-        cmocka_unit_test(rnn),
-        cmocka_unit_test(crnn),
-        cmocka_unit_test(gru),
-        cmocka_unit_test(lstm),
         cmocka_unit_test(batchnorm),
         cmocka_unit_test(anchors_are_no_gradients),
         cmocka_unit_test(no_tensors),

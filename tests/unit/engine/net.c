@@ -37,8 +37,6 @@ static void shape(void **state)
     assert_string_equal(cmn_net_layer_name(handle, 1), "avgpool");
     assert_int_equal(cmn_net_batch(handle), 4);
     assert_int_equal(cmn_net_subdivisions(handle), 2);
-    assert_int_equal(cmn_net_time_steps(handle), 1);
-    assert_int_equal(cmn_net_first_recurrent_layer(handle), -1);
     assert_int_equal(cmn_net_inputs(handle), 48);
     assert_int_equal(cmn_net_truths(handle), 3);
     assert_int_equal(size.width, 6);

@@ -31,11 +31,6 @@ static const char all_sorts[] = NET CONV(4) "[maxpool]\nsize=2\nstride=2\n" CONV
        "[convolutional]\nfilters=21\nsize=1\nstride=4\nactivation=linear\n"
        "[yolo]\nmask=0,1,2\nanchors=1,1, 2,2, 3,3\nclasses=2\nnum=3\n";
 
-static const char recurrent[] =
-    "[net]\nbatch=4\ntime_steps=2\ninputs=5\n"
-    "[rnn]\noutput=3\nhidden=3\n[gru]\noutput=3\n[lstm]\noutput=3\n"
-    "[connected]\noutput=1\nactivation=linear\n[softmax]\n[cost]\ntype=sse\n";
-
 static void outline(const char *cfg, struct cmn_graph *graph)
 {
     network *net = nets_parse(cfg);
@@ -93,25 +88,6 @@ static void layers_become_nodes(void **state)
     assert_node(&g, 9, CMN_GRAPH_WEIGHTS, "connected", "relu", "21 values", 16 * 21 + 21);
     assert_node(&g, 10, CMN_GRAPH_JOIN, "route", "layer 0", "16 × 16 × 4", 0);
     assert_node(&g, 12, CMN_GRAPH_LOSS, "yolo", "3 boxes a place, 2 classes", "4 × 4 × 21", 0);
-    assert_edges(&g, edges, COUNT(edges));
-    cmn_graph_free(&g);
-}
-
-static void a_layer_of_several_is_one_node(void **state)
-{
-    const struct cmn_graph_edge edges[] = {{-1, 0}, {0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}};
-    struct cmn_graph g;
-
-    (void)state;
-    outline(recurrent, &g);
-    assert_int_equal(g.nodes, 6);
-    assert_string_equal(g.input, "5 values");
-    assert_node(&g, 0, CMN_GRAPH_WEIGHTS, "rnn", "2 time steps", "3 values",
-                5 * 3 + 3 + 3 * 3 + 3 + 3 * 3 + 3);
-    assert_node(&g, 1, CMN_GRAPH_WEIGHTS, "gru", "2 time steps", "3 values", 6 * (3 * 3 + 3));
-    assert_node(&g, 2, CMN_GRAPH_WEIGHTS, "lstm", "2 time steps", "3 values", 8 * (3 * 3 + 3));
-    assert_node(&g, 3, CMN_GRAPH_WEIGHTS, "connected", "linear", "1 value", 4);
-    assert_node(&g, 5, CMN_GRAPH_LOSS, "cost", "sse", "1 value", 0);
     assert_edges(&g, edges, COUNT(edges));
     cmn_graph_free(&g);
 }
@@ -191,8 +167,9 @@ static void says_why_it_cannot(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layers_become_nodes), cmocka_unit_test(a_layer_of_several_is_one_node),
-        cmocka_unit_test(the_file_is_dot),     cmocka_unit_test(keeps_what_is_no_graph),
+        cmocka_unit_test(layers_become_nodes),
+        cmocka_unit_test(the_file_is_dot),
+        cmocka_unit_test(keeps_what_is_no_graph),
         cmocka_unit_test(says_why_it_cannot),
     };
 
