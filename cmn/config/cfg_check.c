@@ -358,10 +358,10 @@ static const struct {
     const char *driver, *last; /* NULL: any */
     int boxes, classes;        /* coords=4; classes= if it must be one number */
 } trainers[] = {
-    {"detector", " yolo Gaussian_yolo region contrastive ", 1, 0},
-    {"yolo", " detection ", 1, 0},
-    {"coco", " detection ", 1, 0},
-    {"isegmenter", " iseg ", 0, 80},
+    {"detector", " [yolo] [Gaussian_yolo] [region] [contrastive] ", 1, 0},
+    {"yolo", " [detection] ", 1, 0},
+    {"coco", " [detection] ", 1, 0},
+    {"isegmenter", " [iseg] ", 0, 80},
 };
 
 /* segmenter and isegmenter compare pixels: the network divides both sides by a whole number. */
@@ -388,10 +388,10 @@ static void check_last(struct cmn_cfg_walk *w, const char *driver)
         if (strcmp(trainers[i].driver, driver)) {
             continue;
         }
-        if (!is_among(trainers[i].last, w->type)) {
+        if (!is_among(trainers[i].last, w->head->key)) {
             cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, NULL,
-                         "%s train needs one of%sas the last layer, and this is %s", driver,
-                         trainers[i].last, w->head->key);
+                         "%s is the last layer, and %s train needs one of%s", w->head->key, driver,
+                         trainers[i].last);
         } else if (trainers[i].boxes && cmn_cfg_whole(w, "coords", 4) != 4) {
             cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, cmn_cfg_find(w->q->cfg, w->section, "coords"),
                          "coords=%.0f: %s train needs coords=4", cmn_cfg_whole(w, "coords", 4),
@@ -540,6 +540,9 @@ static int walk_layers(struct cmn_cfg_walk *w, const char *bad, char *name, size
         w->head = cmn_cfg_find(w->q->cfg, w->section, NULL);
         cmn_cfg_section_name(w->head->key, name, bytes);
         w->type = name;
+        if (w->section == 1 && !strcmp(name, "cost")) {
+            cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, NULL, "[cost] must not be the first layer");
+        }
         w->in = w->shape[w->section - 1];
         if (cmn_cfg_shape(w) || bad[w->section]) {
             w->out.known = 0;

@@ -425,7 +425,8 @@ static void check_count(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         words += argv[i][0] != '-';
     }
-    if (words < 4 && (!strcmp(c->driver, "detector") || !strcmp(c->driver, "classifier"))) {
+    if (cmn_tree.has_more && words < 4 &&
+        (!strcmp(c->driver, "detector") || !strcmp(c->driver, "classifier"))) {
         cmn_fatal("%s needs a .data file and a cfg: darknet %s DATA CFG [WEIGHTS] -cmn",
                   cmn_command_name(c), cmn_command_name(c));
     }

@@ -58,7 +58,7 @@ net_cfg() {
     printf '%s\n' 1,2 1,2,3 >results/ensemble.csv
     fails_clearly 'results/ensemble.csv: line 2 has 3 numbers, the first one 2' "$DARKNET" cifar distill ten.cfg -data cifar.data
     net_cfg 3 3 '[cost]' type=sse >numbers.cfg
-    both 'The data file has classes=2, the network predicts 3 numbers' regressor train images.data numbers.cfg
+    fails_clearly_on 2 'images.data:[0-9]+: classes=2, and the network of numbers.cfg has 3 outputs' regressor train images.data numbers.cfg -cmn
 }
 
 @test "boxes of unknown classes, and of nan" {

@@ -300,8 +300,8 @@ bad() {
     yolo_cfg >yolo.cfg
     grid_cfg >grid.cfg
     mask_cfg 80 '[logistic]' >mask.cfg
-    fails_clearly_on 2 'needs one of yolo Gaussian_yolo region contrastive as the last layer' detector train data.data grid.cfg -cmn
-    fails_clearly_on 2 '\[detection\] with coords=4' yolo train yolo.cfg -data data.data -cmn
+    fails_clearly_on 2 '\[detection\] is the last layer, and detector train needs one of \[yolo\]' detector train data.data grid.cfg -cmn
+    fails_clearly_on 2 '\[yolo\] is the last layer, and yolo train needs one of \[detection\]' yolo train yolo.cfg -data data.data -cmn
     fails_clearly_on 2 '\[iseg\] with classes=80' isegmenter train data.data mask.cfg -cmn
     { net && conv 80 3 linear; } >third.cfg
     fails_clearly_on 2 'must divide both sides' segmenter train data.data third.cfg -cmn

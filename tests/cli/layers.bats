@@ -65,8 +65,8 @@ refuses() {
     { net_section ${KEYS:-}; printf '%s\n' "$@" '[connected]' output=10 activation=linear '[softmax]'; } >bad.cfg
     number=$(grep -nxF -- "$what" bad.cfg | cut -d: -f1)
     what=${what//[/\\[}
-    fails_clearly_on 2 "$what in line $number of bad.cfg: $why" classifier train small.data bad.cfg -cmn
-    fails_clearly "$what in line $number of bad.cfg: $why" "$DARKNET" classifier valid small.data bad.cfg none.weights -cmn
+    fails_clearly_on 2 "bad.cfg:$number: $what: $why" classifier train small.data bad.cfg -cmn
+    fails_clearly "bad.cfg:$number: $what: $why" "$DARKNET" classifier valid small.data bad.cfg none.weights -cmn
     ! "$DARKNET" cmn doctor small.data bad.cfg >doctor.txt || return 1
     grep -x 'fault: 1 layer or key is refused with -cmn' doctor.txt
     grep -x "  bad.cfg:$number: $what: $why" doctor.txt
@@ -91,24 +91,24 @@ refuses() {
         rnn.cfg -file text -cmn
 }
 
-# refused PATTERN LINE...: one process says why it does not train the net of these lines, with KEYS in [net].
+# refused PATTERN LINE...: two ranks say why they do not train the net of these lines, with KEYS in [net].
 refused() {
     local pattern=$1
     shift
     # shellcheck disable=SC2086  # several words
-    { net_section ${KEYS:-}; printf '%s\n' "$@"; } >bad.cfg
-    fails_clearly "$pattern" "$DARKNET" classifier train small.data bad.cfg
+    { net_section ${KEYS:-}; printf '%s\n' "$@" '[softmax]'; } >bad.cfg
+    fails_clearly_on 2 "$pattern" classifier train small.data bad.cfg -cmn
 }
 
 @test 'nets whose gradient has no way back are refused when they are read' {
     local conv=('[convolutional]' 'filters=8' 'size=3' 'stride=1' 'pad=1' 'activation=tanh')
     local half=('[convolutional]' 'filters=8' 'size=3' 'stride=2' 'pad=1' 'activation=tanh')
     local crop=('[crop]' 'crop_height=24' 'crop_width=24' 'flip=0' 'angle=0' 'saturation=1' 'exposure=1' 'shift=0')
-    refused 'Crop must be the first layer' "${conv[@]}" "${crop[@]}"
-    refused 'alpha of a shortcut' "${conv[@]}" "${half[@]}" '[shortcut]' 'from=-2' 'alpha=0.5' 'activation=linear'
-    KEYS='height=10 width=24' refused 'shortcut from 24 x 10 to 6 x 3' "${conv[@]}" "${half[@]/stride=2/stride=4}" \
+    refused '\[crop\] must be the first layer' "${conv[@]}" "${crop[@]}"
+    refused 'alpha must be 1 unless' "${conv[@]}" "${half[@]}" '[shortcut]' 'from=-2' 'alpha=0.5' 'activation=linear'
+    KEYS='height=10 width=24' refused 'adds layer 0 of 24 x 10 pixels to 6 x 3' "${conv[@]}" "${half[@]/stride=2/stride=4}" \
         '[shortcut]' 'from=-2' 'activation=linear'
-    refused 'reorg needs a multiple of 16' "${conv[@]}" '[reorg]' 'stride=4'
+    refused 'stride=4 needs a multiple of 16 channels, and there are 8' "${conv[@]}" '[reorg]' 'stride=4'
     refused 'stride=3 .* does not divide 28 x 28' "${conv[@]}" '[convolutional]' 'filters=9' 'size=1' 'stride=1' \
         'activation=tanh' '[reorg]' 'stride=3'
     refused 'stride=-3 .* does not divide 28 x 28' "${conv[@]}" '[upsample]' 'stride=-3'

@@ -275,7 +275,7 @@ no_openblas='case "$*" in *openblas*) exit 1 ;; esac; exec /usr/bin/gcc "$@"'
     while read -r package purposes fedora arch there why; do
         [[ $package && $package != \#* ]] || continue
         [[ $purposes =~ ^(build|mnist|demo|tensorboard|onednn|test|suite|bench|simulate|fuzz)(,[a-z]+)*$ && $fedora && $arch && $why ]] || { echo "$package"; return 1; }
-        [[ $there =~ ^(header:[a-z.]+|library:[a-z-]+:[a-zA-Z./-]+:[a-zA-Z_0-9]+|[a-zA-Z_0-9/.,*+-]+)$ ]] || { echo "$package: $there"; return 1; }
+        [[ $there =~ ^(header:[a-z_/.]+|library:[a-z-]+:[a-zA-Z./-]+:[a-zA-Z_0-9]+|[a-zA-Z_0-9/.,*+-]+)$ ]] || { echo "$package: $there"; return 1; }
     done <"$REPO/setup/packages"
 }
 

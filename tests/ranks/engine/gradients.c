@@ -45,7 +45,7 @@ static void broadcast(void **state)
     CHECK(!net->t || *net->t == 40); /* AlexeyAB's tree does not count them */
     for (int i = 0; i < g.tensors; i++) {
         CHECK_SAYING((*g.tensor[i].at)[0] == (float)(100 * i), "%s", g.tensor[i].name);
-        CHECK_SAYING(same_everywhere(*g.tensor[i].at, g.tensor[i].n * sizeof(float)), "%s%s",
+        CHECK_SAYING(same_everywhere(*g.tensor[i].at, g.tensor[i].n * sizeof(float)), "%s",
                      g.tensor[i].name);
     }
     close_net();

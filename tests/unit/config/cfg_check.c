@@ -12,10 +12,8 @@
 static const char *const nets[] = {
     "[net]\nheight=8\nwidth=8\nchannels=4\n[crop]\ncrop_height=8\ncrop_width=8\n"
     "[convolutional]\nfilters=4\nsize=3\npad=1\n[deconvolutional]\nfilters=4\n[local]\nfilters=4\n"
-    "[maxpool]\n[normalization]\n[reorg]\n[upsample]\n[shortcut]\nfrom=-1\n[route]\nlayers=-1\n"
+    "[maxpool]\n[reorg]\n[upsample]\n[shortcut]\nfrom=-1\n[route]\nlayers=-1\n"
     "[connected]\noutput=5\n[dropout]\n[softmax]\n[cost]\n",
-    "[net]\ninputs=6\n[rnn]\n[gru]\n[lstm]\n[softmax]\n",
-    "[net]\nheight=4\nwidth=4\nchannels=4\n[crnn]\n[softmax]\n",
     "[net]\nheight=4\nwidth=4\nchannels=4\n[convolutional]\nfilters=25\n[yolo]\n",
     "[net]\nheight=4\nwidth=4\nchannels=4\n[convolutional]\nfilters=25\n[region]\n",
     "[net]\nheight=4\nwidth=4\nchannels=4\n[convolutional]\nfilters=52\n[iseg]\n",
@@ -33,7 +31,7 @@ static void tell(void *to, enum cmn_cfg_fault fault, int line, const char *text)
     if (fault != CMN_CFG_ADVICE && fault != CMN_CFG_FOREIGN_KEY) {
         snprintf(told + strlen(told), sizeof told - strlen(told), "%s\n", text);
     }
-    faults += fault < CMN_CFG_UNUSED_KEY;
+    faults += fault < CMN_CFG_UNUSED_KEY && fault != CMN_CFG_REFUSED;
 }
 
 static void parse(const char *text, struct cmn_cfg_file *to, enum cmn_cfg_blanks blanks)
@@ -183,8 +181,7 @@ static const struct {
     {"detector", CMN_BOXES, NET "[convolutional]\nfilters=8\n[yolo]\nanchors=1,2,3\nclasses=3\n",
      NULL, "x.cfg:8: 1 anchor for num=1: it needs 2 numbers, a width and a height each"},
     {"detector", CMN_BOXES, NET "[softmax]\n", NULL,
-     "x.cfg:5: detector train needs one of yolo Gaussian_yolo region contrastive as the last layer, and this "
-     "is [softmax]"},
+     "x.cfg:5: [softmax] is the last layer, and detector train needs one of [yolo] "},
     {"detector", CMN_BOXES,
      "[net]\nwidth=8\nheight=8\nchannels=1\n[convolutional]\nfilters=16\n" HEAD, NULL,
      "x.cfg:4: channels=1: a detector of this Darknet has images of 3 channels: write channels=3"},

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "config/cfg_keys.h"
 #include "config/refused_layers.h"
 
 static const char *section(const char *name)
@@ -40,7 +41,7 @@ static void alexeyab(void **state)
     static const char *const accepted[] = {"[l2norm]", "[normalization]", "[lrn]"};
 
     (void)state;
-    cmn_refused_layers_of_other_tree();
+    cmn_cfg_keys_are_alexeyabs();
     for (size_t i = 0; i < COUNT(refused); i++) {
         assert_string_equal(section(refused[i]),
                             "-cmn trains no layer that keeps a state between steps; use one "
