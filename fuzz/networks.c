@@ -8,8 +8,7 @@
 
 #include "parser.h"
 
-#include "config/cfg_file.h"
-#include "config/refused_layers.h"
+#include "config/cfg_check.h"
 
 /* A network that is taken is used as well, when its few values make that quick: on zeros, and
  * trained for a step. */
@@ -35,19 +34,24 @@ static void use(network *net)
     }
 }
 
-/* Whether -cmn refuses a layer or key: these are as upstream has them. */
+static void count(void *to, enum cmn_cfg_fault fault, int line, const char *text)
+{
+    (void)line;
+    (void)text;
+    *(int *)to |= fault < CMN_CFG_UNUSED_KEY;
+}
+
+/* Returns whether a training refuses the cfg. */
 static int is_refused(const char *name)
 {
     struct cmn_cfg_file cfg;
+    struct cmn_cfg_question q = {.name = name, .cfg = &cfg, .trains = 1};
     FILE *file = fopen(name, "r");
     int refused = 0;
 
     cmn_cfg_parse(&cfg, file, CMN_CFG_BLANKS_GO);
     fclose(file);
-    for (int i = 0; i < cfg.lines; i++) {
-        const struct cmn_cfg_line *l = &cfg.each[i], *type = cmn_cfg_find(&cfg, l->section, NULL);
-        refused |= type && l->key && cmn_refused_layer(type->key, l->key, l->value);
-    }
+    cmn_cfg_check(&q, &(struct cmn_cfg_listener){count, &refused});
     cmn_cfg_free(&cfg);
     return refused;
 }

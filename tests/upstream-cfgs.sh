@@ -159,7 +159,7 @@ train() {
     OPENBLAS_NUM_THREADS=1 timeout --kill-after=5 "$LIMIT" "${mpiexec[@]}" -n "$NP" "$DARKNET" "${args[@]}" -cmn -cmn_seed 7 \
         -cmn_validate 0 -cmn_verify 1 -cmn_batch per_rank >"$1.log" 2>&1 </dev/null || status=$?
     if [[ $2 == none || $2 == state ]]; then
-        if ((!status)) || ! grep -aqe 'has no loss layer' -e '-cmn trains no ' "$1.log"; then echo "not refused: $(tail -n 1 "$1.log")"; fi
+        if ((!status)) || ! grep -aqe 'no layer of the network learns' -e '-cmn trains no ' "$1.log"; then echo "not refused: $(tail -n 1 "$1.log")"; fi
     elif ((status == 124 || status == 137)); then
         echo "no end within $LIMIT s"
     elif ((status)); then

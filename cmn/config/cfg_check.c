@@ -82,7 +82,7 @@ static void check_word(const struct lines *f, const struct cmn_cfg_line *l, cons
     char value[64];
 
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        const char *more = cmn_cfg_keys_alexeyab() ? words[i].more : " ";
+        const char *more = cmn_cfg_keys_has_more() ? words[i].more : " ";
         if (strcmp(words[i].key, l->key) ||
             (words[i].section && strcmp(words[i].section, section))) {
             continue;
@@ -166,7 +166,7 @@ static void check_key(const struct lines *f, const struct cmn_cfg_line *l, const
     if (l != cmn_cfg_find(f->file, l->section, l->key)) {
         if (!cmn_cfg_key_elsewhere(l->key)) {
             tell(f, CMN_CFG_UNUSED_KEY, l,
-                 "%s=%.80s%s the section has this key twice, and the %s "
+                 "%s=%.80s%s the section has it twice, and the %s "
                  "one counts",
                  l->key, l->value, ours ? ":" : " has no effect:", ours ? "last" : "first");
         }
@@ -180,11 +180,11 @@ static void check_key(const struct lines *f, const struct cmn_cfg_line *l, const
         return;
     } else if (cmn_cfg_key_elsewhere(l->key)) {
         tell(f, CMN_CFG_FOREIGN_KEY, l, "%s=%.80s", l->key, l->value);
-    } else if (!cmn_cfg_keys_alexeyab() && !strcmp(section, "route") && !strcmp(l->key, "groups")) {
+    } else if (!cmn_cfg_keys_has_more() && !strcmp(section, "route") && !strcmp(l->key, "groups")) {
         tell(f, CMN_CFG_UNUSED_KEY, l,
              "%s=%.80s has no effect: AlexeyAB's Darknet has this key here, this one has not",
              l->key, l->value);
-    } else if (!cmn_cfg_key_of_alexeyab(l->key)) {
+    } else if (!cmn_cfg_key_of_more(l->key)) {
         nearest = cmn_nearest(l->key, key, keys_of(section, key, 256));
         tell(f, CMN_CFG_UNUSED_KEY, l, "%s=%.80s has no effect: unknown key%s%s%s", l->key,
              l->value, nearest ? "; did you mean " : "", nearest ? nearest : "",
@@ -408,7 +408,7 @@ static void check_last(struct cmn_cfg_walk *w, const char *driver)
 static void check_images(struct cmn_cfg_walk *w)
 {
     const struct cmn_cfg_shape *in = &w->shape[0];
-    int more = cmn_cfg_keys_alexeyab(), boxes = w->q->answer == CMN_BOXES;
+    int more = cmn_cfg_keys_has_more(), boxes = w->q->answer == CMN_BOXES;
 
     if (!in->known || w->q->answer == CMN_NO_ANSWER) {
         return;
@@ -564,7 +564,7 @@ static int draws_sizes(struct cmn_cfg_walk *w)
     int section = w->q->answer == CMN_CLASSES ? 0 : w->section;
 
     return w->q->trains && w->q->answer != CMN_NO_ANSWER && w->shape[0].w >= 1 &&
-           !cmn_cfg_keys_alexeyab() && strcmp(w->type, "detection") != 0 &&
+           !cmn_cfg_keys_has_more() && strcmp(w->type, "detection") != 0 &&
            cmn_cfg_int(w->q->cfg, section, "random", 0);
 }
 
@@ -603,7 +603,7 @@ static void check_layers(struct cmn_cfg_walk *w, const char *bad)
     if (w->q->data && w->q->trains) {
         check_outputs(w, w->shape[w->section]);
     }
-    if (w->q->trains && !cmn_cfg_keys_alexeyab()) {
+    if (w->q->trains && !cmn_cfg_keys_has_more()) {
         check_truths(w, last);
         w->section = w->q->cfg->sections - 1;
     }

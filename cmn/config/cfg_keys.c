@@ -29,16 +29,16 @@ static const char foreign[] =
     "uc_normalizer unsupervised use_cuda_graph wait_stream weights_normalization "
     "weights_reject_freq weights_type workspace_size_limit_MB yolo_layer yolo_point ";
 
-static int alexeyab;
+static int has_more;
 
-void cmn_cfg_keys_are_alexeyabs(void)
+void cmn_cfg_keys_none_elsewhere(void)
 {
-    alexeyab = 1;
+    has_more = 1;
 }
 
-int cmn_cfg_keys_alexeyab(void)
+int cmn_cfg_keys_has_more(void)
 {
-    return alexeyab;
+    return has_more;
 }
 
 /* Darknet looks for these keys of [net] only where another key has one of these values. */
@@ -74,14 +74,14 @@ const char *cmn_cfg_key_needs(const struct cmn_cfg_file *cfg, const char *key)
     return NULL;
 }
 
-int cmn_cfg_key_of_alexeyab(const char *key)
+int cmn_cfg_key_of_more(const char *key)
 {
-    return alexeyab && (is_among(foreign, key) || cmn_cfg_number_key(key));
+    return has_more && (is_among(foreign, key) || cmn_cfg_number_key(key));
 }
 
 int cmn_cfg_key_elsewhere(const char *key)
 {
-    return !alexeyab && is_among(foreign, key);
+    return !has_more && is_among(foreign, key);
 }
 
 static int contains(const char *const *list, int n, const char *word)

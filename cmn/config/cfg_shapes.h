@@ -3,7 +3,7 @@
 #ifndef CMN_CFG_SHAPES_H
 #define CMN_CFG_SHAPES_H
 
-#include "config/cfg_check.h"
+#include "config/cfg_fault.h"
 
 /* Output of a layer: an image of w x h pixels and c channels, all 0 if it is none, in `values`
  * numbers. Numbers are doubles, since products of a cfg's numbers may be large. After a layer of

@@ -142,17 +142,11 @@ static const char *read_scan(struct jpeg *j, const unsigned char *p, size_t n,
     return NULL;
 }
 
+/* Marks of a JPEG. */
+enum { BASELINE = 0xc0, EXTENDED, PROGRESSIVE, TABLES = 0xc4, END = 0xd9, SCAN, INTERVAL = 0xdd };
+
 static const char *check_jpeg(const unsigned char *d, size_t size, struct cmn_whole_image *image)
 {
-    enum {
-        BASELINE = 0xc0,
-        EXTENDED,
-        PROGRESSIVE,
-        TABLES = 0xc4,
-        END = 0xd9,
-        SCAN,
-        INTERVAL = 0xdd
-    };
     struct jpeg j = {0};
     const char *fault = NULL;
     size_t at = 2, n;

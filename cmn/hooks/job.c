@@ -459,7 +459,7 @@ static void know_tree(void)
         cmn_commands_in_both(cmn_tree.whose);
     }
     if (cmn_tree.has_more) {
-        cmn_cfg_keys_are_alexeyabs();
+        cmn_cfg_keys_none_elsewhere();
         cmn_arguments_none_elsewhere();
     }
 }

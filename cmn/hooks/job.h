@@ -12,7 +12,11 @@ extern struct cmn_session cmn_job;
  * be closed before that. */
 void cmn_end_job_before_libraries(void);
 
-/* Local, the same on all ranks. Sets the options by the keys of cmn in the cfg that Darknet reads. */
+/* Local, the same on all ranks. Sets the options by the keys of cmn in the cfg that Darknet has
+ * read. */
 void cmn_read_cfg_keys(void);
+
+/* Local. Ends the job if the cfg has a map of classes that does not lead on from this one. */
+void cmn_check_mapped(const char *file, int box, int class);
 
 #endif

@@ -270,6 +270,55 @@ static FILE *clean_list(FILE *file, const char *name)
     return file;
 }
 
+/* The map= that Darknet has read last: its number of lines, and the classes of its layer. */
+static struct {
+    int lines, classes;
+} map;
+
+/* Returns the section of the cfg that has map=NAME, or -1. */
+static int section_of_map(const char *name)
+{
+    for (int i = 1; i < cfg.sections; i++) {
+        if (!strcmp(cmn_cfg_text(&cfg, i, "map", ""), name)) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* Checks a map of classes, and appends the line at which the reader of labels ends: Darknet would
+ * read behind the last one. Closes `file` and returns another. */
+static FILE *check_map(FILE *file, const char *name, int section)
+{
+    char *text = cmn_files_text(file), *s = text, *end;
+    size_t bytes = strlen(text);
+
+    map.classes = cmn_cfg_int(&cfg, section, "classes", 20);
+    for (map.lines = 0; *s; map.lines++, s = end + 1) {
+        long class = strtol(s, &end, 10);
+        if (end == s || *end != '\n' || class < 0 || class >= map.classes) {
+            cmn_fatal("%s:%d: %.*s is none of the classes 0 to %d of %s in %s", name, map.lines + 1,
+                      (int)strcspn(s, "\n"), s, map.classes - 1,
+                      cmn_cfg_find(&cfg, section, NULL)->key, cfg_name);
+        }
+    }
+    fclose(file);
+    text = cmn_realloc(text, bytes + 4, 1);
+    memcpy(text + bytes, "-1\n", 4);
+    file = cmn_files_stream(text, bytes + 3);
+    free(text);
+    return file;
+}
+
+void cmn_check_mapped(const char *file, int box, int class)
+{
+    if (map.lines && class >= map.lines) {
+        cmn_fatal("%s: box %d is of class %d, and the network knows the classes 0 to %d, to which "
+                  "its map= does not lead",
+                  file, box, class, map.classes - 1);
+    }
+}
+
 FILE *cmn_fopen(const char *name)
 {
     FILE *file = cmn_job.on ? open_for_all(name) : fopen(name, "r");
@@ -278,6 +327,9 @@ FILE *cmn_fopen(const char *name)
         return file;
     }
     file = clean_list(file, name);
+    if (section_of_map(name) > 0) {
+        return check_map(file, name, section_of_map(name));
+    }
     if (!strcmp(name, cmn_job.train_list)) {
         cmn_job.train_images = cmn_files_count_lines(file);
         if (cmn_job.trainer) {

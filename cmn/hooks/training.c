@@ -262,6 +262,9 @@ float *cmn_read_labels(const char *file, int *n)
         if (l->class < 0) {
             cmn_fatal("%s: class %d of box %d: classes count from 0", file, l->class, i + 1);
         }
+        if (cmn_job.on) {
+            cmn_check_mapped(file, i + 1, l->class);
+        }
         memcpy(all + (size_t)i * NUMBERS,
                (float[NUMBERS]){(float)l->class, l->x, l->y, l->width, l->height},
                NUMBERS * sizeof *all);

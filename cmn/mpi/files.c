@@ -89,7 +89,7 @@ FILE *cmn_files_stream(const char *text, size_t bytes)
     int fd = memfd_create("cmn", MFD_CLOEXEC);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "w+b");
 
-    /* It may fail on this rank only: the others would go on. */
+    /* It may fail on this rank only: the others would continue. */
     if (!file || fwrite(text, 1, bytes, file) != bytes || fflush(file)) {
         cmn_fatal("no memory for a copy of a file's text: %s", strerror(errno));
     }

@@ -133,7 +133,7 @@ static void find_task(struct cmn_doctor *d)
             d->classes = cmn_cfg_int(&d->cfg, s, "classes", is_detection ? 1 : 20);
             d->max_boxes = is_detection ? 0
                                         : cmn_cfg_int(&d->cfg, s, "max",
-                                                      cmn_cfg_keys_alexeyab() ? 200
+                                                      cmn_cfg_keys_has_more() ? 200
                                                       : is_region             ? 30
                                                                               : 90);
         }

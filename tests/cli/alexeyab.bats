@@ -192,7 +192,7 @@ load alexeyab
     done
     seq 9999 >labels.txt
     sed -i 's/classes=10/classes=9999/' small.data
-    says 'the .data file has classes=9999, and the network has ' classifier valid small.data net.cfg w.weights
+    says 'classes=10, and small.data:1 says classes=9999' classifier valid small.data net.cfg w.weights
 }
 
 @test "AlexeyAB's tree: cmn_patience: the same best weights and the same last iteration after a resume, also with -map" {
@@ -357,7 +357,7 @@ load alexeyab
     local change says
     boxes 24
     tiny policy=steps steps=2,4 scales=.1,.1 >whole.cfg
-    line() { grep -n "^$1" net.cfg | head -n 1 | cut -d : -f 1; }
+    line() { grep -n -m 1 "^$1" net.cfg | cut -d : -f 1; }
     while IFS='|' read -r change key says; do
         sed "$change" whole.cfg >net.cfg
         says="net.cfg:$(line "$key"): $says"
@@ -386,11 +386,11 @@ END
 @test "AlexeyAB's tree: marks, blanks and ends of lines of other systems change nothing, nor do options before the verb" {
     boxes 24
     tiny max_batches=3 >net.cfg
-    train=$(sed -n 's/^train *= *//p' digits.data)
+    list=$(sed -n 's/^train *= *//p' digits.data)
     darknet_on 2 detector train digits.data net.cfg -dont_show -cmn -cmn_seed 7 -cmn_validate 0
     mv out/net_final.weights expected
     { printf '\xef\xbb\xbf'; sed 's/$/\r/' net.cfg; } >net.new
-    { printf '\n\xef\xbb\xbf' | tail -c 3; sed 's/$/\r\n/' "$train"; } >'a list.txt'
+    { printf '\n\xef\xbb\xbf' | tail -c 3; sed 's/$/\r\n/' "$list"; } >'a list.txt'
     { printf '\xef\xbb\xbf'; sed 's/^train.*/ train = a list.txt /; s/$/\r/' digits.data; } >new.data
     mv net.new net.cfg
     darknet_on 2 detector -dont_show -gpus 0 train new.data net.cfg --save-weights 2 -cmn -cmn_seed 7 -cmn_validate 0 -clear
@@ -454,11 +454,11 @@ END
     for section in rnn gru lstm crnn conv_lstm history; do
         tiny max_batches=1 | before_last "[$section]" >net.cfg
         run -1 detect_on 2
-        [[ $output == *"[$section] in line "*' of net.cfg: -cmn trains no layer that keeps a state between steps; use one process, without -cmn'* ]]
+        [[ $output == *"net.cfg:"*": [$section]: "*'-cmn trains no layer that keeps a state between steps; use one process, without -cmn'* ]]
     done
     for key in time_steps=2 track=1; do
         tiny $key max_batches=1 >net.cfg
         run -1 detect_on 2
-        [[ $output == *"$key in line "*' of net.cfg: -cmn trains no sequences'* ]]
+        [[ $output == *"net.cfg:"*": $key: -cmn trains no sequences"* ]]
     done
 }

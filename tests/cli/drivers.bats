@@ -302,7 +302,7 @@ bad() {
     mask_cfg 80 '[logistic]' >mask.cfg
     fails_clearly_on 2 '\[detection\] is the last layer, and detector train needs one of \[yolo\]' detector train data.data grid.cfg -cmn
     fails_clearly_on 2 '\[yolo\] is the last layer, and yolo train needs one of \[detection\]' yolo train yolo.cfg -data data.data -cmn
-    fails_clearly_on 2 '\[iseg\] with classes=80' isegmenter train data.data mask.cfg -cmn
+    fails_clearly_on 2 '\[logistic\] is the last layer, and isegmenter train needs one of \[iseg\]' isegmenter train data.data mask.cfg -cmn
     { net && conv 80 3 linear; } >third.cfg
     fails_clearly_on 2 'must divide both sides' segmenter train data.data third.cfg -cmn
     make_cifar

@@ -216,7 +216,7 @@ EOF
     printf '%s\n' a b c d >names
     sed 's/backup=.*/backup = my own folder/' cls.data >blanks.data
     mkdir 'my own folder'
-    "$DARKNET" classifier train blanks.data cls.cfg >plain.log 2>&1
+    "$DARKNET" classifier train blanks.data cls.cfg -cmn -cmn_validate 0 >plain.log 2>&1
     [[ -s 'my own folder/cls.weights' ]]
     rm labels/a.txt
     { cat tag.cfg && printf '%s\n' '[cost]' type=sse; } >tags.cfg

@@ -39,7 +39,11 @@ setup() {
         grep -vE '^\[(rnn|gru|lstm|crnn|normalization)\] |^\[net\] time_steps$' | sort -u >asked # -cmn refuses them
     [[ $(wc -l <asked) -gt 140 ]]
     "$DARKNET" cmn list -tsv | awk -F '\t' '$1 == "numbers" && $2 !~ /^\[data\]/ { print $2 }' | sort >listed
-    diff asked listed
+    # Lists are read as texts.
+    for list in '[net] scales' '[net] steps' '[region] anchors' '[route] layers' '[shortcut] from' '[yolo] anchors' '[yolo] mask'; do
+        echo "$list" >>asked
+    done
+    sort -u asked | diff - listed
 }
 
 @test "list names a wrong argument, and the nearest section" {

@@ -214,7 +214,7 @@ static const struct {
     {NULL, CMN_NO_ANSWER, "[net]\nbacth=1\ninputs=3\n[softmax]\n", NULL,
      "x.cfg:2: bacth=1 has no effect: unknown key; did you mean batch?"},
     {NULL, CMN_NO_ANSWER, "[net]\ninputs=3\ninputs=4\n[softmax]\n", NULL,
-     "x.cfg:3: inputs=4 has no effect: the section has this key twice, and the first one counts"},
+     "x.cfg:3: inputs=4 has no effect: the section has it twice, and the first one counts"},
     {NULL, CMN_NO_ANSWER, "[net]\ninputs=3\n[softmax]\ncmn_exact=1\n", NULL,
      "x.cfg:4: cmn_exact=1 has no effect here: the keys of cmn belong to [net]"},
     {NULL, CMN_NO_ANSWER, "[net]\n[softmax]\n", NULL,

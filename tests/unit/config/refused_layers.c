@@ -41,7 +41,7 @@ static void alexeyab(void **state)
     static const char *const accepted[] = {"[l2norm]", "[normalization]", "[lrn]"};
 
     (void)state;
-    cmn_cfg_keys_are_alexeyabs();
+    cmn_cfg_keys_none_elsewhere();
     for (size_t i = 0; i < COUNT(refused); i++) {
         assert_string_equal(section(refused[i]),
                             "-cmn trains no layer that keeps a state between steps; use one "
