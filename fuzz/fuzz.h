@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/commands.h"
+
 struct fuzz_target {
     const char *name;
     void (*run)(const uint8_t *data, size_t size);
@@ -66,5 +68,9 @@ void fuzz_training(const uint8_t *data, size_t size);
 /* A training with one or a few of its parts changed, of `most` bytes at most, in place; its new
  * size. */
 size_t fuzz_training_mutate(uint8_t *data, size_t size, size_t most, unsigned seed);
+
+/* Returns whether a training by this command, or any if it is NULL, refuses the cfg or the .data file
+ * (or NULL). */
+int fuzz_refused(const char *name, const char *data_name, const struct cmn_command *command);
 
 #endif

@@ -24,7 +24,10 @@ static void use(network *net)
     if (work * net->batch > 1e6) {
         return;
     }
-    network_predict(net, net->input);
+    if (net->layers[net->n - 1].type !=
+        ISEG) { /* without a truth it is for `isegmenter test` only */
+        network_predict(net, net->input);
+    }
     for (int i = 0; i < net->n; i++) {
         if (net->layers[i].cost) {
             net->train = 1;
@@ -41,19 +44,37 @@ static void count(void *to, enum cmn_cfg_fault fault, int line, const char *text
     *(int *)to |= fault < CMN_CFG_UNUSED_KEY;
 }
 
-/* Returns whether a training refuses the cfg. */
-static int is_refused(const char *name)
+static int read_file(const char *name, struct cmn_cfg_file *to, enum cmn_cfg_blanks blanks)
 {
-    struct cmn_cfg_file cfg;
-    struct cmn_cfg_question q = {.name = name, .cfg = &cfg, .trains = 1};
-    FILE *file = fopen(name, "r");
-    int refused = 0;
+    FILE *file = name ? fopen(name, "r") : NULL;
 
-    cmn_cfg_parse(&cfg, file, CMN_CFG_BLANKS_GO);
-    fclose(file);
-    cmn_cfg_check(&q, &(struct cmn_cfg_listener){count, &refused});
+    *to = (struct cmn_cfg_file){0};
+    if (file) {
+        cmn_cfg_parse(to, file, blanks);
+        fclose(file);
+    }
+    return file != NULL;
+}
+
+int fuzz_refused(const char *name, const char *data_name, const struct cmn_command *command)
+{
+    const struct cmn_cfg_listener listener = {count, &(int){0}};
+    struct cmn_cfg_file cfg, data;
+    struct cmn_cfg_question q = {.name = name, .data_name = data_name, .cfg = &cfg, .trains = 1};
+
+    read_file(name, &cfg, CMN_CFG_BLANKS_GO);
+    q.data = read_file(data_name, &data, CMN_CFG_BLANKS_STAY) ? &data : NULL;
+    if (command) {
+        q.driver = command->driver;
+        q.answer = command->answer;
+    }
+    if (q.data) {
+        cmn_data_check(data_name, &data, &listener);
+    }
+    cmn_cfg_check(&q, &listener);
     cmn_cfg_free(&cfg);
-    return refused;
+    cmn_cfg_free(&data);
+    return *(int *)listener.to;
 }
 
 void fuzz_cfg(const uint8_t *data, size_t size)
@@ -61,7 +82,7 @@ void fuzz_cfg(const uint8_t *data, size_t size)
     char *name = fuzz_file(0, data, size);
     network *net;
 
-    if (is_refused(name)) {
+    if (fuzz_refused(name, NULL, NULL)) {
         return;
     }
     net = parse_network_cfg(name);

@@ -199,7 +199,8 @@ void fuzz_training(const uint8_t *input, size_t size)
         cmn_reason();
         return;
     }
-    if (trains(argc, argv) && !sigsetjmp(done, 0)) {
+    if (trains(argc, argv) && !fuzz_refused("net.cfg", "train.data", found.command) &&
+        !sigsetjmp(done, 0)) {
         steps = 0;
         is_target = 1;
         darknet_main(argc, argv);

@@ -79,6 +79,12 @@ static int takes_image(struct cmn_cfg_walk *w)
                      "layers without pixels, or name a layer with them in a [route] before it",
                      w->head->key);
     }
+    if (w->in.known && is && w->in.values < w->in.w * w->in.h * w->in.c) {
+        cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, NULL,
+                     "%s reads an image of %.0f x %.0f x %.0f values, and what is before it has "
+                     "%.0f: make inputs= as large, or remove it",
+                     w->head->key, w->in.w, w->in.h, w->in.c, w->in.values);
+    }
     return w->in.known && is;
 }
 

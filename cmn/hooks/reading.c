@@ -175,8 +175,8 @@ FILE *cmn_open_cfg(const char *name)
     keep_name(&cfg_name, name);
     file = clean(file, &cfg, CMN_CFG_BLANKS_GO, "");
     if (!again) {
+        tell_elsewhere(); /* one of these keys may be the cause of a fault */
         check_cfg(1);
-        tell_elsewhere();
     }
     return file;
 }

@@ -192,7 +192,7 @@ load alexeyab
     done
     seq 9999 >labels.txt
     sed -i 's/classes=10/classes=9999/' small.data
-    says 'classes=10, and small.data:1 says classes=9999' classifier valid small.data net.cfg w.weights
+    says "net.cfg:$(grep -n '^classes' net.cfg | cut -d : -f 1): classes=10, and small.data:1 says classes=9999" classifier valid small.data net.cfg w.weights
 }
 
 @test "AlexeyAB's tree: cmn_patience: the same best weights and the same last iteration after a resume, also with -map" {

@@ -119,7 +119,7 @@ commands() {
     [[ $(wc -l <commands.txt) -gt 20 ]]
     commands | awk '{ print $1, $2 }' | sort | diff commands.txt -
     # … and every option that a driver looks for.
-    grep -hvE '^ *//' "$SOURCE"/examples/{cifar,classifier,coco,darknet,detector,instance-segmenter,regressor,rnn,segmenter,super,tag,yolo}.c |
+    grep -hvE '^ *//' "$SOURCE"/examples/{cifar,classifier,coco,darknet,detector,instance-segmenter,regressor,segmenter,super,tag,yolo}.c |
         grep -oE 'find_(int_|float_|char_|)arg\(argc, argv, "-[a-z_]+"' |
         sed 's/.*"\(.*\)"/\1/' | grep -vxE -- '-i|-nogpu' | sort -u >options.txt
     while read -r option; do
