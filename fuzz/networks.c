@@ -44,7 +44,7 @@ static void count(void *to, enum cmn_cfg_fault fault, int line, const char *text
     *(int *)to |= fault < CMN_CFG_UNUSED_KEY;
 }
 
-static int read_file(const char *name, struct cmn_cfg_file *to, enum cmn_cfg_blanks blanks)
+static int parse_file(const char *name, struct cmn_cfg_file *to, enum cmn_cfg_blanks blanks)
 {
     FILE *file = name ? fopen(name, "r") : NULL;
 
@@ -62,8 +62,8 @@ int fuzz_refused(const char *name, const char *data_name, const struct cmn_comma
     struct cmn_cfg_file cfg, data;
     struct cmn_cfg_question q = {.name = name, .data_name = data_name, .cfg = &cfg, .trains = 1};
 
-    read_file(name, &cfg, CMN_CFG_BLANKS_GO);
-    q.data = read_file(data_name, &data, CMN_CFG_BLANKS_STAY) ? &data : NULL;
+    parse_file(name, &cfg, CMN_CFG_BLANKS_GO);
+    q.data = parse_file(data_name, &data, CMN_CFG_BLANKS_STAY) ? &data : NULL;
     if (command) {
         q.driver = command->driver;
         q.answer = command->answer;
