@@ -26,7 +26,7 @@ broken           25 gpu_test broken_exchanges
 late-on-4       100 gpu_test exchanges_of_four
 overlap          20 gpu_test overlap
 communicators    35 gpu_test several_ranks
-layers           45 gpu_test layers
+layers           37 gpu_test layers
 alexeyab         20 gpu_test alexeyab
 training         15 gpu_test training
 messages         15 gpu_test messages
