@@ -84,13 +84,16 @@ void cmn_arguments_drop_gpus(int *argc, char **argv)
 int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
                        struct cmn_arguments *found)
 {
-    int kept = 0, result = 0;
+    int kept = 0, result = 0, with_cmn = 0;
 
     memset(found, 0, sizeof *found);
     for (int i = 0; i < *argc; i++) {
+        with_cmn |= !strcmp(argv[i], "-cmn");
+    }
+    for (int i = 0; i < *argc; i++) {
         if (!strcmp(argv[i], "-cmn")) {
             found->on = 1;
-        } else if (!strcmp(argv[i], "--save-weights") && i + 1 < *argc) {
+        } else if (with_cmn && !strcmp(argv[i], "--save-weights") && i + 1 < *argc) {
             found->save_weights = argv[++i]; /* as scripts of DarkMark write it */
         } else if (strncmp(argv[i], "-cmn_", 5)) {
             argv[kept++] = argv[i];

@@ -14,8 +14,8 @@ struct cmn_arguments {
     const struct cmn_command *command;
 };
 
-/* Sets the keys that are given as -cmn_KEY VALUE, and removes them, -cmn and --save-weights from the
- * arguments.
+/* Sets the keys that are given as -cmn_KEY VALUE, and removes them and -cmn from the
+ * arguments, and with -cmn --save-weights.
  * Returns 0, or -1 with the reason of the first error. Fills *found in both cases. */
 int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
                        struct cmn_arguments *found);

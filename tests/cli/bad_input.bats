@@ -374,6 +374,7 @@ END
 
 @test "--save-weights N is the distance between weights that are saved" {
     fails_clearly_on 2 'command line: --save-weights 2k: not a whole number' "${train[@]}" -cmn --save-weights 2k
+    fails_clearly 'Unknown option --save-weights' "$DARKNET" "${train[@]}" --save-weights 2
     [[ -f $REPO/data/mnist/train.list ]] || skip 'data/mnist is missing: make mnist'
     mkdir labels
     sed 's|^|'"$REPO"'/|; 4q' "$REPO/data/mnist/train.list" >few.list
