@@ -49,16 +49,16 @@ static int check_line(const struct lines *f, const struct cmn_cfg_line *l)
     return !l->key || (f->is_cfg && l->section < 0);
 }
 
-/* The words that a key may have: those of both Darknets, and those of AlexeyAB's only. */
+/* The words that a key may have: those of both Darknets, and those of only one. */
 static const struct {
-    const char *section, *key, *words, *more; /* section NULL: any */
+    const char *section, *key, *words, *less, *more; /* section NULL: any */
 } words[] = {
     {NULL, "activation",
-     " logistic loggy relu elu selu relie plse hardtan lhtan linear ramp leaky tanh stair ",
+     " logistic loggy relu elu selu relie plse hardtan lhtan linear ramp leaky tanh stair ", " ",
      " swish mish hard_mish normalize_channels normalize_channels_softmax "
      "normalize_channels_softmax_maxval relu6 gelu revleaky "},
-    {"cost", "type", " sse masked smooth L1 wgan ", " "},
-    {"net", "policy", " constant step steps exp poly sigmoid random ", " sgdr "},
+    {"cost", "type", " sse masked smooth ", " L1 wgan ", " "},
+    {"net", "policy", " constant step steps exp poly sigmoid random ", " ", " sgdr "},
 };
 
 /* Keys whose values are files, or lists that are checked with the layers. */
@@ -69,26 +69,18 @@ static const struct {
     {"yolo", "map"},     {"detection", "map"}, {"net", "policy"},
 };
 
-static int is_among(const char *list, const char *word)
-{
-    char spaced[64];
-
-    return snprintf(spaced, sizeof spaced, " %s ", word) < (int)sizeof spaced &&
-           strstr(list, spaced);
-}
-
 static void check_word(const struct lines *f, const struct cmn_cfg_line *l, const char *section)
 {
     char value[64];
 
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        const char *more = cmn_cfg_keys_has_more() ? words[i].more : " ";
+        const char *more = cmn_cfg_keys_has_more() ? words[i].more : words[i].less;
         if (strcmp(words[i].key, l->key) ||
             (words[i].section && strcmp(words[i].section, section))) {
             continue;
         }
         snprintf(value, sizeof value, "%.*s", (int)strcspn(l->value, "#;"), l->value);
-        if (!is_among(words[i].words, value) && !is_among(more, value)) {
+        if (!cmn_cfg_is_among(words[i].words, value) && !cmn_cfg_is_among(more, value)) {
             tell(f, CMN_CFG_BAD_WORD, l, "%s=%.60s: must be one of%s%.*s", l->key, l->value,
                  words[i].words, (int)strlen(more) - 1, more + 1);
         }
@@ -388,7 +380,7 @@ static void check_last(struct cmn_cfg_walk *w, const char *driver)
         if (strcmp(trainers[i].driver, driver)) {
             continue;
         }
-        if (!is_among(trainers[i].last, w->head->key)) {
+        if (!cmn_cfg_is_among(trainers[i].last, w->head->key)) {
             cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, NULL,
                          "%s is the last layer, and %s train needs one of%s", w->head->key, driver,
                          trainers[i].last);
@@ -477,7 +469,7 @@ static void check_outputs(struct cmn_cfg_walk *w, struct cmn_cfg_shape out)
     w->listener->tell(w->listener->to, CMN_CFG_BAD_CLASSES, l ? l->line : 1, text);
 }
 
-/* What the layers so far tell of those behind them. */
+/* What the layers so far say about those behind them: they share one truth. */
 struct seen {
     int classes; /* of the last layer that finds boxes; -1: none does */
     double max;  /* numbers of its truth */
@@ -548,10 +540,10 @@ static int walk_layers(struct cmn_cfg_walk *w, const char *bad, char *name, size
             w->out.known = 0;
         }
         w->shape[w->section] = w->out;
-        if (is_among(" yolo Gaussian_yolo region detection ", name)) {
+        if (cmn_cfg_is_among(" yolo Gaussian_yolo region detection ", name)) {
             check_same_boxes(w, &seen);
         }
-        learns |= is_among(LEARNING, name) && !cmn_cfg_whole(w, "noloss", 0);
+        learns |= cmn_cfg_is_among(LEARNING, name) && !cmn_cfg_whole(w, "noloss", 0);
     }
     w->section--;
     return learns;

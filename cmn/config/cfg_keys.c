@@ -55,7 +55,7 @@ static const struct {
     {"eps", "adam", " 1 ", "adam=1"},
 };
 
-static int is_among(const char *list, const char *word)
+int cmn_cfg_is_among(const char *list, const char *word)
 {
     char spaced[64];
 
@@ -68,7 +68,7 @@ const char *cmn_cfg_key_needs(const struct cmn_cfg_file *cfg, const char *key)
     for (size_t i = 0; i < sizeof conditional / sizeof conditional[0]; i++) {
         if (!strcmp(key, conditional[i].key)) {
             const char *has = cmn_cfg_text(cfg, 0, conditional[i].other, "constant");
-            return is_among(conditional[i].values, has) ? NULL : conditional[i].needs;
+            return cmn_cfg_is_among(conditional[i].values, has) ? NULL : conditional[i].needs;
         }
     }
     return NULL;
@@ -76,12 +76,12 @@ const char *cmn_cfg_key_needs(const struct cmn_cfg_file *cfg, const char *key)
 
 int cmn_cfg_key_of_more(const char *key)
 {
-    return has_more && (is_among(foreign, key) || cmn_cfg_number_key(key));
+    return has_more && (cmn_cfg_is_among(foreign, key) || cmn_cfg_number_key(key));
 }
 
 int cmn_cfg_key_elsewhere(const char *key)
 {
-    return !has_more && is_among(foreign, key);
+    return !has_more && cmn_cfg_is_among(foreign, key);
 }
 
 static int contains(const char *const *list, int n, const char *word)

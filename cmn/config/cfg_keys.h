@@ -7,6 +7,9 @@
 
 #include "config/cfg_file.h"
 
+/* Returns whether the word is one of a list, " these words ". */
+int cmn_cfg_is_among(const char *list, const char *word);
+
 /* Returns what another key of [net] must be for `key` to have an effect, or NULL if it has one. */
 const char *cmn_cfg_key_needs(const struct cmn_cfg_file *cfg, const char *key);
 

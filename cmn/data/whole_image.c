@@ -26,7 +26,7 @@ static unsigned little(const unsigned char *p, int bytes)
     return n;
 }
 
-/* What a JPEG can have at most; the decoder computes with ints. */
+/* These are the limits of a JPEG: the decoder computes with ints. */
 enum { MOST_PIXELS = 65535 };
 
 static const char *check_sides(struct cmn_whole_image *image, unsigned width, unsigned height,

@@ -1,4 +1,4 @@
-/* What -cmn adds to Darknet's help. */
+/* The call of cmn.h from Darknet's help, to which -cmn adds its own. */
 #include "cmn.h"
 
 #include <stdio.h>
