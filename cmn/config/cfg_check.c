@@ -1,7 +1,6 @@
 #include "config/cfg_check.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,21 +21,13 @@ struct lines {
     const struct cmn_cfg_listener *listener;
 };
 
-static void tell(const struct lines *f, enum cmn_cfg_fault fault, const struct cmn_cfg_line *l,
-                 const char *format, ...) __attribute__((format(printf, 4, 5)));
-
-static void tell(const struct lines *f, enum cmn_cfg_fault fault, const struct cmn_cfg_line *l,
-                 const char *format, ...)
+/* Returns the number of a line; that of the first one for NULL. */
+static int line_of(const struct cmn_cfg_line *l)
 {
-    char text[900];
-    size_t n = (size_t)snprintf(text, sizeof text, "%.300s:%d: ", f->name, l ? l->line : 1);
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(text + n, sizeof text - n, format, args);
-    va_end(args);
-    f->listener->tell(f->listener->to, fault, l ? l->line : 1, text);
+    return l ? l->line : 1;
 }
+
+#define tell(f, fault, l, ...) cmn_cfg_say((f)->listener, fault, (f)->name, line_of(l), __VA_ARGS__)
 
 /* Returns 1 if the line cannot be read. */
 static int check_line(const struct lines *f, const struct cmn_cfg_line *l)
@@ -448,25 +439,24 @@ static void check_outputs(struct cmn_cfg_walk *w, struct cmn_cfg_shape out)
     const struct cmn_cfg_line *l = cmn_cfg_find(w->q->data, -1, "classes");
     int regressor = w->q->driver && !strcmp(w->q->driver, "regressor");
     int classes = l ? atoi(l->value) : regressor ? 1 : 2;
-    char text[900];
 
     if ((w->q->answer != CMN_CLASSES && !regressor) || !out.known || out.values == classes ||
         cmn_cfg_find(w->q->data, -1, "tree") || cmn_cfg_int(w->q->data, -1, "tag", 0)) {
         return;
     }
     if (l) {
-        snprintf(
-            text, sizeof text,
-            "%.300s:%d: classes=%d, and the network of %.300s has %.0f outputs: its last layer "
-            "needs one for each class",
-            w->q->data_name, l->line, classes, w->q->name, out.values);
+        cmn_cfg_say(
+            w->listener, CMN_CFG_BAD_CLASSES, w->q->data_name, l->line,
+            "classes=%d, and the network of %.300s has %.0f outputs: its last layer needs one "
+            "for each class",
+            classes, w->q->name, out.values);
     } else {
-        snprintf(text, sizeof text,
-                 "%.300s: without classes= Darknet takes %d, and the network of %.300s has %.0f "
-                 "outputs: add a line classes=%.0f",
-                 w->q->data_name, classes, w->q->name, out.values, out.values);
+        cmn_cfg_say(
+            w->listener, CMN_CFG_BAD_CLASSES, w->q->data_name, 0,
+            "without classes= Darknet takes %d, and the network of %.300s has %.0f outputs: "
+            "add a line classes=%.0f",
+            classes, w->q->name, out.values, out.values);
     }
-    w->listener->tell(w->listener->to, CMN_CFG_BAD_CLASSES, l ? l->line : 1, text);
 }
 
 /* What the layers so far say about those behind them: they share one truth. */

@@ -1,8 +1,8 @@
 /* cfg_check: what is wrong with a cfg and a .data file, before Darknet reads them. Local.
  *
- * A training, an evaluation and `darknet cmn doctor` call the same check; without -cmn Darknet reads
- * its files by itself. Lines, numbers and words are checked first, then the shapes of the layers, one
- * after the other, and what has to fit: filters before [yolo], anchors, masks, the layers that
+ * A training, an evaluation and `darknet cmn doctor` call the same check; without -cmn Darknet
+ * reads its files by itself. Lines, numbers and words are checked first, then the shapes of the
+ * layers, one after the other, and what has to fit: filters before [yolo], anchors, masks, the layers that
  * [route] and [shortcut] name, batch and subdivisions, classes, and the command. */
 #ifndef CMN_CFG_CHECK_H
 #define CMN_CFG_CHECK_H

@@ -35,6 +35,11 @@ struct cmn_cfg_listener {
     void *to;
 };
 
+/* Tells the listener of a fault: "FILE:LINE: " and the text, or "FILE: " for line 0. */
+void cmn_cfg_say(const struct cmn_cfg_listener *listener, enum cmn_cfg_fault fault,
+                 const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
 /* A cfg to be checked. `data` may be NULL: then nothing is compared with it. */
 struct cmn_cfg_question {
     const char *name, *data_name;

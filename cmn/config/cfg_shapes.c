@@ -12,20 +12,19 @@ void cmn_cfg_tell(struct cmn_cfg_walk *w, enum cmn_cfg_fault fault, const struct
                   const char *format, ...)
 {
     char text[900];
-    size_t n;
+    size_t n = 0;
     va_list args;
 
     line = line ? line : w->head;
-    n = (size_t)snprintf(text, sizeof text, "%.300s:%d: ", w->q->name, line ? line->line : 1);
-    if (w->drawn) {
-        n += (size_t)snprintf(text + n, sizeof text - n,
-                              "random=1 also draws %d x %d pixels: ", w->drawn, w->drawn);
-    }
     w->faults += fault < CMN_CFG_UNUSED_KEY;
+    if (w->drawn) {
+        n = (size_t)snprintf(text, sizeof text, "random=1 also draws %d x %d pixels: ", w->drawn,
+                             w->drawn);
+    }
     va_start(args, format);
     vsnprintf(text + n, sizeof text - n, format, args);
     va_end(args);
-    w->listener->tell(w->listener->to, fault, line ? line->line : 1, text);
+    cmn_cfg_say(w->listener, fault, w->q->name, line ? line->line : 1, "%s", text);
 }
 
 #define FAULT(w, key, ...) \
