@@ -414,7 +414,7 @@ alexeyab() {
     local DARKNET=$program
     printf '%s\n' classes=10 train=data/detection/train.list valid=data/detection/valid.list names=data/detection/digits.names backup=out >digits.data
     sed -E 's/^batch *=.*/batch=16/; s/^subdivisions *=.*/subdivisions=4/; s/^(width|height) *=.*/\1=96/; s/^burn_in *=.*/burn_in=0/; s/^max_batches *=.*/max_batches=6/
-        s/^policy *=.*/policy=constant/; s/^learning_rate *=.*/learning_rate=1e-4/' "$from" >tiny.cfg
+        s/^policy *=.*/policy=constant/; s/^learning_rate *=.*/learning_rate=1e-4/; s/^classes *=.*/classes=10/; s/^filters *= *255$/filters=45/' "$from" >tiny.cfg
     # Its kernels take half precision where the losses are scaled.
     sed 's/^burn_in/loss_scale=128\n&/' tiny.cfg >half.cfg
     for name in tiny:1e-3 half:2e-2; do
