@@ -356,18 +356,14 @@ const char *cmn_save_weights(struct network *net, const char *file, int cutoff, 
 int cmn_validate_classifier(struct network *net, char **paths, int n, char **labels, int classes,
                             int top);
 
-/* The same for validate_classifier_crop(). */
-int cmn_validate_classifier_crop(struct network *net, char **paths, int n, char **labels,
-                                 int classes, int top);
-
 /* Collective. A trainer that evaluates its own network (-map) calls them before and after it, the
  * second one with the result: all ranks evaluate what they have together, and continue with rank
  * 0's result. cmn_after_evaluation returns that; `result` without -cmn. */
 void cmn_before_evaluation(struct network *net);
 float cmn_after_evaluation(struct network *net, float result);
 
-/* Collective. AlexeyAB's evaluators call it before they read the file of weights, which is to be
- * the same on all ranks: ends the job for a network whose images ranks cannot divide, or with too
+/* Collective. Evaluators of detectors, and all of AlexeyAB's, call it. `weights`: a file that each
+ * rank reads next, which is to be the same on all of them, or NULL. Ends the job for a network whose images ranks cannot divide, or with too
  * few names for its classes. */
 void cmn_before_evaluator(struct network *net, const char *weights);
 
@@ -404,6 +400,9 @@ int cmn_global_index(int i);
 /* Local. As fopen(name, "w"), before cmn_split_paths: a file into which rank 0 writes what all
  * ranks write. A file that cannot be opened ends the job. */
 FILE *cmn_open_result(const char *name);
+
+/* Local. As fclose(); ends the job if what was written is not in the file. */
+void cmn_close_result(FILE *file);
 
 /* Local. Hands the n values found for an image to rank 0, which calls take(values, n) in the order
  * of the list. `take` is the same in all calls. */

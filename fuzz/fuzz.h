@@ -70,7 +70,7 @@ void fuzz_training(const uint8_t *data, size_t size);
 size_t fuzz_training_mutate(uint8_t *data, size_t size, size_t most, unsigned seed);
 
 /* Returns whether a training by this command, or any if it is NULL, refuses the cfg or the .data file
- * (or NULL). */
+ * (or NULL). What is in them then is what Darknet would read. */
 int fuzz_refused(const char *name, const char *data_name, const struct cmn_command *command);
 
 #endif

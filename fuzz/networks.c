@@ -9,6 +9,7 @@
 #include "parser.h"
 
 #include "config/cfg_check.h"
+#include "config/cfg_numbers.h"
 
 /* A network that is taken is used as well, when its few values make that quick: on zeros, and
  * trained for a step. */
@@ -56,6 +57,17 @@ static int parse_file(const char *name, struct cmn_cfg_file *to, enum cmn_cfg_bl
     return file != NULL;
 }
 
+/* Darknet gets clean copies, as with -cmn. */
+static void write_clean(const char *name, const struct cmn_cfg_file *from)
+{
+    FILE *file = fopen(name, "w");
+
+    if (file) {
+        cmn_cfg_print(from, file);
+        fclose(file);
+    }
+}
+
 int fuzz_refused(const char *name, const char *data_name, const struct cmn_command *command)
 {
     const struct cmn_cfg_listener listener = {count, &(int){0}};
@@ -72,6 +84,10 @@ int fuzz_refused(const char *name, const char *data_name, const struct cmn_comma
         cmn_data_check(data_name, &data, &listener);
     }
     cmn_cfg_check(&q, &listener);
+    write_clean(name, &cfg);
+    if (q.data) {
+        write_clean(data_name, &data);
+    }
     cmn_cfg_free(&cfg);
     cmn_cfg_free(&data);
     return *(int *)listener.to;

@@ -201,15 +201,10 @@ nodes-valid                                      | 1+2         | classifier conv
 # Evaluators.
 + valid                                          | 2           | classifier conv then=valid |
 valid-3                                          | 3           | classifier drop then=valid |
-valid10                                          | 3           | classifier conv then=valid10 |
-+ validmulti                                     | 2           | classifier pool then=validmulti |
-validfull                                        | 3           | classifier pool then=validfull |
-validcrop                                        | 2           | classifier conv then=validcrop |
 + map-yolo                                       | 2           | detector yolo flip=0 angle=0 aspect=1 learning_rate=.01 max_batches=150 then=map | epochs=75 validate=25 report_every=50
 + map-region                                     | 3           | detector region flip=0 angle=0 aspect=1 learning_rate=.01 max_batches=150 then=map | validate=20 batch=global report_every=50
 map-grid                                         | 2           | yolo grid flip=0 angle=0 aspect=1 learning_rate=.005 max_batches=100 then=map |
 detector-valid                                   | 2           | detector yolo then=valid |
-detector-valid2                                  | 3           | detector yolo then=valid2 |
 detector-recall                                  | 2           | detector yolo then=recall |
 
 # The other drivers.

@@ -40,6 +40,10 @@ static void parse_line(struct cmn_cfg_file *cfg, int number, char *s, enum cmn_c
     char *equals = strchr(s, '=');
 
     if (s[0] == '[' && blanks == CMN_CFG_BLANKS_GO) {
+        char *close = strchr(s, ']');
+        if (close && strchr("#;", close[1])) { /* a comment behind the head */
+            close[1] = '\0';
+        }
         line.section = cfg->sections++;
         line.key = s;
         line.value = "";

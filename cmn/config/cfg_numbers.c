@@ -287,7 +287,9 @@ int cmn_cfg_number_key(const char *key)
 void cmn_cfg_section_name(const char *type, char *name, size_t bytes)
 {
     snprintf(name, bytes, "%s", type + (type[0] == '['));
-    name[strcspn(name, "]")] = '\0';
+    if (name[0] && name[strlen(name) - 1] == ']') {
+        name[strlen(name) - 1] = '\0';
+    }
     for (size_t i = 0; i < sizeof alias / sizeof alias[0]; i++) {
         if (!strcmp(alias[i].name, name)) {
             snprintf(name, bytes, "%s", alias[i].section);
@@ -362,4 +364,32 @@ int cmn_cfg_number_check(const struct cmn_cfg_number *number, const char *value,
         s = *s == ',' ? s + 1 : NULL;
     }
     return 0;
+}
+
+/* Prints a line as Darknet reads it: a remark behind a number would count as a part of a list. */
+static void print_line(const struct cmn_cfg_line *l, const char *section, FILE *to)
+{
+    int n = (int)strlen(l->value);
+
+    if (l->key[0] == '[') {
+        fprintf(to, "%s\n", l->key);
+        return;
+    }
+    if (cmn_cfg_number_find(section, l->key)) {
+        n = (int)strcspn(l->value, " \t#;");
+        n = strchr(l->value, ',') ? (int)strcspn(l->value, "#;") : n;
+    }
+    fprintf(to, "%s=%.*s\n", l->key, n, l->value);
+}
+
+void cmn_cfg_print(const struct cmn_cfg_file *cfg, FILE *to)
+{
+    for (int i = 0; i < cfg->lines; i++) {
+        const struct cmn_cfg_line *l = &cfg->each[i];
+        const struct cmn_cfg_line *head =
+            l->section >= 0 ? cmn_cfg_find(cfg, l->section, NULL) : NULL;
+        if (l->key) {
+            print_line(l, head ? head->key : NULL, to);
+        }
+    }
 }

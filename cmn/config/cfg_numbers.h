@@ -6,7 +6,7 @@
 #ifndef CMN_CFG_NUMBERS_H
 #define CMN_CFG_NUMBERS_H
 
-#include <stddef.h>
+#include "config/cfg_file.h"
 
 enum cmn_cfg_number_kind { CMN_CFG_WHOLE, CMN_CFG_REAL, CMN_CFG_WHOLES, CMN_CFG_REALS };
 
@@ -39,5 +39,9 @@ void cmn_cfg_number_range(const struct cmn_cfg_number *number, char *text, size_
  * 65536 pixels". A comment after the number is ignored. */
 int cmn_cfg_number_check(const struct cmn_cfg_number *number, const char *value, char *why,
                          size_t bytes);
+
+/* Writes a clean copy for Darknet: without comments, also those behind numbers, without blanks and
+ * marks. */
+void cmn_cfg_print(const struct cmn_cfg_file *cfg, FILE *to);
 
 #endif

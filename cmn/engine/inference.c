@@ -71,13 +71,12 @@ void cmn_net_predict(struct cmn_net *handle, float *input, float *truth, int n)
     }
 }
 
-void cmn_net_best_classes(struct cmn_net *handle, int i, int classes, int k, int hierarchy,
-                          int *best)
+void cmn_net_best_classes(struct cmn_net *handle, int i, int classes, int k, int *best)
 {
     const network *net = cmn_network(handle);
     float *out = net->output + (size_t)i * (size_t)net->outputs;
 
-    if (hierarchy && net->hierarchy) {
+    if (net->hierarchy) {
         cmn_tree_hierarchy(net, out);
     }
     top_k(out, classes, k, best);

@@ -48,9 +48,9 @@ void cmn_image_free(struct cmn_image *image);
 void cmn_net_predict(struct cmn_net *net, float *input, float *truth, int n);
 
 /* Fills best[] with the k classes of image i of the last prediction that have the highest outputs,
- * the best first, out of the first `classes` outputs. If `hierarchy` is set, the outputs of a tree
- * of classes become probabilities first. */
-void cmn_net_best_classes(struct cmn_net *net, int i, int classes, int k, int hierarchy, int *best);
+ * the best first, out of the first `classes` outputs. The outputs of a tree of classes become
+ * probabilities first. */
+void cmn_net_best_classes(struct cmn_net *net, int i, int classes, int k, int *best);
 
 /* ---- boxes ---- */
 

@@ -24,6 +24,13 @@ char **cmn_valid_labels(const char *labels, int classes)
     if (n < classes) {
         cmn_fatal(CMN_TOO_FEW_NAMES, labels, n, "labels", classes);
     }
+    for (int i = 0; i < classes; i++) {
+        if (!names[i][0]) {
+            cmn_fatal("%s:%d: the label is empty, and would be a part of each path: each line has "
+                      "one",
+                      labels, i + 1);
+        }
+    }
     return names;
 }
 
@@ -54,8 +61,7 @@ static void load(const struct cmn_net *net, const struct cmn_labelled_images *se
     memset(c->truth, 0, (size_t)n * truths * sizeof *c->truth);
     for (int i = 0; i < n; i++) {
         const char *path = set->paths[first + i];
-        struct cmn_image image =
-            cmn_image_load(net, path, set->stretch ? CMN_IMAGE_STRETCH : CMN_IMAGE_CROP);
+        struct cmn_image image = cmn_image_load(net, path, CMN_IMAGE_CROP);
         memcpy(c->input + (size_t)i * inputs, image.data, inputs * sizeof *c->input);
         cmn_image_free(&image);
         c->label[i] = label_of(set, path);
@@ -68,21 +74,15 @@ static void load(const struct cmn_net *net, const struct cmn_labelled_images *se
     }
 }
 
-static int is_right(const struct cmn_labelled_images *set, const char *path, int label, int guess)
-{
-    return set->stretch ? strstr(path, set->labels[guess]) != NULL : guess == label;
-}
-
 static void score_chunk(struct cmn_net *net, const struct cmn_labelled_images *set,
-                        const struct chunk *c, int first, int n, struct cmn_score *score)
+                        const struct chunk *c, int n, struct cmn_score *score)
 {
     for (int i = 0; i < n; i++) {
-        const char *path = set->paths[first + i];
         int in_top = 0;
-        cmn_net_best_classes(net, i, set->classes, set->top, !set->stretch, c->best);
-        score->top1 += is_right(set, path, c->label[i], c->best[0]);
+        cmn_net_best_classes(net, i, set->classes, set->top, c->best);
+        score->top1 += c->label[i] == c->best[0];
         for (int j = 0; j < set->top && !in_top; j++) {
-            in_top = is_right(set, path, c->label[i], c->best[j]);
+            in_top = c->label[i] == c->best[j];
         }
         score->topk += in_top;
     }
@@ -119,7 +119,7 @@ void cmn_evaluate(struct cmn_net *net, const struct cmn_labelled_images *set, in
         cmn_random_named(CMN_RANDOM_EVALUATION, (uint64_t)i);
         load(net, set, first, n, &c);
         cmn_net_predict(net, c.input, c.truth, n);
-        score_chunk(net, set, &c, first, n, score);
+        score_chunk(net, set, &c, n, score);
     }
     cmn_random_common();
     if (!cmn_net_has_loss(net)) {

@@ -14,14 +14,10 @@ struct cmn_labelled_images {
     char **labels;
     int classes;
     int top; /* k of top-k; 1 to classes */
-    /* 1: as in `classifier validcrop`, the image is stretched to the network's input, and each
-     * label that its path contains is right. 0: the middle of the image is cut out, and only the
-     * first such label is right. */
-    int stretch;
 };
 
 /* Collective, blocking. Returns the labels of a file. Ends the job if they are fewer than the
- * classes. The caller may free the array. */
+ * classes, or one is empty. The caller may free the array. */
 char **cmn_valid_labels(const char *labels, int classes);
 
 /* Collective, blocking. Fills *set from the files, which rank 0 reads, and limits `top` to 1 …

@@ -128,7 +128,7 @@ void cmn_evaluate_detector(struct network *net, const char *list, const char *na
 int cmn_validate_classifier(struct network *net, char **paths, int n, char **labels, int classes,
                             int top)
 {
-    struct cmn_labelled_images set = {paths, n, labels, classes, top, 0};
+    struct cmn_labelled_images set = {paths, n, labels, classes, top};
     const struct cmn_trainer *t = net->cmn;
     struct cmn_score score;
 
@@ -151,53 +151,24 @@ int cmn_validate_classifier(struct network *net, char **paths, int n, char **lab
     return 1;
 }
 
-int cmn_validate_classifier_crop(struct network *net, char **paths, int n, char **labels,
-                                 int classes, int top)
-{
-    struct cmn_labelled_images set = {
-        .labels = labels, .classes = classes, .top = top, .stretch = 1};
-    int parts = n < 1000 ? 1 : n / 1000;
-    struct cmn_score score;
-    float top1 = 0, topk = 0;
+/* ---- before Darknet's evaluators ---- */
 
-    if (!cmn_job.on) {
-        return 0;
-    }
-    cmn_status_compute("evaluation");
-    /* Darknet prints the mean over parts of about 1000 images, whose sizes differ. */
-    for (int i = 0; i < parts; i++) {
-        int first = (int)((long)i * n / parts);
-        double begin = cmn_clock();
-        set.paths = paths + first;
-        set.images = (int)((long)(i + 1) * n / parts) - first;
-        cmn_evaluate(cmn_net_of(net), &set, net->batch, &cmn_job.topology, &score);
-        top1 += (float)score.top1 / (float)score.images;
-        topk += (float)score.topk / (float)score.images;
-        printf("%d: top 1: %f, top %d: %f, %lf seconds, %ld images\n", i + 1,
-               (double)(top1 / (float)(i + 1)), top, (double)(topk / (float)(i + 1)),
-               cmn_clock() - begin, score.images);
-    }
-    return 1;
-}
-
-/* ---- before AlexeyAB's evaluators ---- */
-
-/* AlexeyAB's Darknet writes some result formats with a fixed list of class names, and reads that
+/* Darknet writes some result formats with a fixed list of class names, and reads that
  * many scores. */
 static void check_results(int classes)
 {
     static const struct {
         const char *eval;
         int least, most;
-    } known[] = {{"coco", 1, 80}, {"bdd", 1, 10}, {"kitti", 1, 3}, {"imagenet", 200, 200}};
+    } known[] = {{"coco", 1, 80}, {"bdd", 1, 10}, {"kitti", 1, 3}, {"imagenet", 200, INT_MAX}};
 
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (!strcmp(cmn_job.eval, known[i].eval) &&
             (classes < known[i].least || classes > known[i].most)) {
-            cmn_fatal("eval=%s in the .data file is for at most %d classes%s, and the network has "
-                      "%d: eval=voc is for any",
-                      cmn_job.eval, known[i].most, known[i].least > 1 ? " and no fewer" : "",
-                      classes);
+            cmn_fatal("eval=%s in the .data file is for %s %d classes, and the network has %d: "
+                      "eval=voc is for any",
+                      cmn_job.eval, known[i].least > 1 ? "at least" : "at most",
+                      known[i].least > 1 ? known[i].least : known[i].most, classes);
         }
     }
 }
@@ -216,9 +187,13 @@ void cmn_before_evaluator(struct network *net, const char *weights)
     if (cmn_job.command->answer == CMN_BOXES && classes <= 0) {
         cmn_fatal("%s: this network finds no boxes", cmn_command_name(cmn_job.command));
     }
+    if (cmn_job.mapped && cmn_job.mapped >= classes) {
+        cmn_fatal("map= of the .data file leads to class %ld, and the network has %d",
+                  cmn_job.mapped, classes);
+    }
     check_results(classes);
-    if (cmn_job.names[0] && classes > 0) {
-        cmn_boxes_names(cmn_job.names, classes);
+    if (classes > 0 && (cmn_job.names[0] || !strcmp(cmn_job.command->verb, "valid"))) {
+        cmn_boxes_names(cmn_job.names[0] ? cmn_job.names : "data/names.list", classes);
     }
 }
 
@@ -388,6 +363,15 @@ FILE *cmn_open_result(const char *name)
                   name, strerror(errno));
     }
     return file;
+}
+
+void cmn_close_result(FILE *file)
+{
+    int bad = ferror(file);
+
+    if (fclose(file) || bad) {
+        cmn_fatal("evaluation: results cannot be written: %s", strerror(errno));
+    }
 }
 
 void cmn_collect(float *values, int n, void (*take)(float *values, int n))

@@ -95,22 +95,6 @@ void cmn_read_cfg_keys(void)
 
 /* ---- the clean copies ---- */
 
-/* Prints a line as Darknet reads it: a remark behind a number would count as a part of a list. */
-static void print_line(const struct cmn_cfg_line *l, const char *section, FILE *to)
-{
-    int n = (int)strlen(l->value);
-
-    if (l->key[0] == '[') {
-        fprintf(to, "%s\n", l->key);
-        return;
-    }
-    if (cmn_cfg_number_find(section, l->key)) {
-        n = (int)strcspn(l->value, " \t#;");
-        n = strchr(l->value, ',') ? (int)strcspn(l->value, "#;") : n;
-    }
-    fprintf(to, "%s=%.*s\n", l->key, n, l->value);
-}
-
 /* Parses `file`, which it closes, into `to`. Returns a stream over a clean copy of it, with a line
  * `first` (or "") before it. */
 static FILE *clean(FILE *file, struct cmn_cfg_file *to, enum cmn_cfg_blanks blanks,
@@ -125,14 +109,7 @@ static FILE *clean(FILE *file, struct cmn_cfg_file *to, enum cmn_cfg_blanks blan
     fclose(file);
     if (copy) {
         fputs(first, copy);
-    }
-    for (int i = 0; i < to->lines && copy; i++) {
-        const struct cmn_cfg_line *l = &to->each[i];
-        const struct cmn_cfg_line *head =
-            l->section >= 0 ? cmn_cfg_find(to, l->section, NULL) : NULL;
-        if (l->key) {
-            print_line(l, head ? head->key : NULL, copy);
-        }
+        cmn_cfg_print(to, copy);
     }
     if (!copy || fclose(copy)) {
         cmn_fatal("no memory for a copy of a cfg");
@@ -310,6 +287,28 @@ static FILE *check_map(FILE *file, const char *name, int section)
     return file;
 }
 
+/* Checks a map= of the .data file, which leads from ImageNet's 200 classes to those of a tree. */
+static void check_data_map(FILE *file, const char *name)
+{
+    enum { IMAGENET = 200 };
+    char line[64], *end;
+    int n = 0;
+
+    while (fgets(line, sizeof line, file)) {
+        long class = strtol(line, &end, 10);
+        n++;
+        if (end == line || *end != '\n' || class < 0) {
+            cmn_fatal("%s:%d: not the number of a class", name, n);
+        }
+        cmn_job.mapped = class > cmn_job.mapped ? class : cmn_job.mapped;
+    }
+    if (n < IMAGENET) {
+        cmn_fatal("%s has %d lines: map= of the .data file needs a class for each of ImageNet's %d",
+                  name, n, IMAGENET);
+    }
+    rewind(file);
+}
+
 void cmn_check_mapped(const char *file, int box, int class)
 {
     if (map.lines && class >= map.lines) {
@@ -329,6 +328,9 @@ FILE *cmn_fopen(const char *name)
     file = clean_list(file, name);
     if (section_of_map(name) > 0) {
         return check_map(file, name, section_of_map(name));
+    }
+    if (data_name && !strcmp(name, cmn_cfg_text(&data_cfg, -1, "map", ""))) {
+        check_data_map(file, name);
     }
     if (!strcmp(name, cmn_job.train_list)) {
         cmn_job.train_images = cmn_files_count_lines(file);

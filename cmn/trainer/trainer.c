@@ -53,12 +53,25 @@ void cmn_trainer_attach(struct cmn_trainer *t, struct cmn_net *net, const char *
     cmn_trainer_resume(t);
 }
 
+/* Darknet writes the names of its files of weights, BACKUP/NAME_12345.weights, into 256 bytes. */
+static void check_name(const struct cmn_session *s, const char *name)
+{
+    enum { MOST = 255 - 20 };
+
+    if (strlen(s->backup) + strlen(name) > MOST) {
+        cmn_fatal("backup=%s in the .data file: with the cfg's name it may have %d bytes, as long "
+                  "as Darknet's names of files may be, and has %zu: give a shorter one",
+                  s->backup, MOST, strlen(s->backup) + strlen(name));
+    }
+}
+
 void cmn_trainer_resume(struct cmn_trainer *t)
 {
     struct cmn_session *s = t->session;
 
     if (t->model.attached && s->backup[0] && s->command->does == CMN_TRAINS &&
         !t->step.checkpointing) {
+        check_name(s, t->model.name);
         t->step.checkpointing = cmn_resume(&t->step);
     }
 }

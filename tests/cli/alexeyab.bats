@@ -407,7 +407,7 @@ END
     "$DARKNET" cmn list >list.log
     grep -E '^ +detector train +trains ' list.log
     grep -E '^ +detector valid +evaluates ' list.log
-    grep -E '^ +detector valid2 +refused ' list.log
+    grep -E '^ +yolo train +refused ' list.log
     # It has them.
     "$DARKNET" cmn list -md elsewhere >elsewhere.log
     run -1 grep -e -map elsewhere.log
@@ -446,8 +446,8 @@ END
     tiny >net.cfg
     run -1 detect_on 2 -gpus 0,1
     [[ $output == *'each rank trains on one device'* ]]
-    run -1 darknet_on 2 classifier valid10 digits.data net.cfg -cmn
-    [[ $output == *"-cmn does not work with classifier valid10: AlexeyAB's Darknet has no hooks for it: use one process, without -cmn"* ]]
+    run -1 darknet_on 2 yolo train net.cfg -cmn
+    [[ $output == *"-cmn does not work with yolo train: AlexeyAB's Darknet has no hooks for it: use one process, without -cmn"* ]]
     run -1 darknet_on 2 rnn train net.cfg -cmn
     [[ $(grep -c '^cmn' <<<"$output") -eq 1 && $output == *'-cmn does not work with rnn train: '* ]]
     local section

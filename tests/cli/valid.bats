@@ -111,3 +111,18 @@ plain() {
         diff plain.txt slow.txt
     done
 }
+
+@test "a standard output that takes no results is an error" {
+    status=0
+    "$DARKNET" classifier valid small.data mlp.cfg out/mlp.weights -cmn >/dev/full 2>err.txt || status=$?
+    cat err.txt
+    [[ $status -eq 1 ]]
+    grep '^cmn.* the standard output cannot be written: No space left on device: results are lost' err.txt
+}
+
+@test "images that cannot be read, or have no label, end the job with a line" {
+    sed -i 's|^mnist/.*|&/none.png|' valid.list
+    fails_clearly_on 2 'none.png' classifier valid small.data mlp.cfg out/mlp.weights -cmn
+    echo images/nothing.png >valid.list
+    fails_clearly_on 2 'images/nothing.png' classifier valid small.data mlp.cfg out/mlp.weights -cmn
+}
