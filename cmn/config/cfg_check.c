@@ -36,6 +36,8 @@ static int check_line(const struct lines *f, const struct cmn_cfg_line *l)
         tell(f, CMN_CFG_BAD_LINE, l, "not an option, KEY=VALUE: %.80s", l->value);
     } else if (f->is_cfg && l->section < 0) {
         tell(f, CMN_CFG_BAD_LINE, l, "%s stands before the first section, which is [net]", l->key);
+    } else if (l->key[0] == '[' && l->key[strlen(l->key) - 1] != ']') {
+        tell(f, CMN_CFG_BAD_LINE, l, "%.80s: the head of a section ends with ]", l->key);
     }
     return !l->key || (f->is_cfg && l->section < 0);
 }

@@ -140,6 +140,9 @@ int cmn_validate_classifier(struct network *net, char **paths, int n, char **lab
         cmn_fatal("the .data file has classes=%d, and the network has %d outputs", classes,
                   net->outputs);
     }
+    if (top < 1 || top > classes) {
+        cmn_fatal("top=%d in the .data file: it must be from 1 to the %d classes", top, classes);
+    }
     /* Darknet sets the batch to 1 before it validates, but the layers still have room for more
      * images. */
     cmn_net_set_batch(cmn_net_of(net), t->feed.share.local);
@@ -153,29 +156,31 @@ int cmn_validate_classifier(struct network *net, char **paths, int n, char **lab
 
 /* ---- before Darknet's evaluators ---- */
 
-/* Darknet writes some result formats with a fixed list of class names, and reads that
- * many scores. */
-static void check_results(int classes)
+/* Darknet writes some result formats with a fixed list of class names, and reads that many scores.
+ * Returns whether this is one of them. */
+static int has_own_names(int classes)
 {
     static const struct {
         const char *eval;
         int least, most;
     } known[] = {{"coco", 1, 80}, {"bdd", 1, 10}, {"kitti", 1, 3}, {"imagenet", 200, INT_MAX}};
+    size_t i = 0, n = sizeof known / sizeof known[0];
 
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        if (!strcmp(cmn_job.eval, known[i].eval) &&
-            (classes < known[i].least || classes > known[i].most)) {
-            cmn_fatal("eval=%s in the .data file is for %s %d classes, and the network has %d: "
-                      "eval=voc is for any",
-                      cmn_job.eval, known[i].least > 1 ? "at least" : "at most",
-                      known[i].least > 1 ? known[i].least : known[i].most, classes);
-        }
+    while (i < n && strcmp(cmn_job.eval, known[i].eval) != 0) {
+        i++;
     }
+    if (i < n && (classes < known[i].least || classes > known[i].most)) {
+        cmn_fatal("eval=%s in the .data file is for %s %d classes, and the network has %d: "
+                  "eval=voc is for any",
+                  cmn_job.eval, known[i].least > 1 ? "at least" : "at most",
+                  known[i].least > 1 ? known[i].least : known[i].most, classes);
+    }
+    return i < n;
 }
 
 void cmn_before_evaluator(struct network *net, const char *weights)
 {
-    int classes;
+    int classes, prints_names;
 
     if (!cmn_job.on) {
         return;
@@ -191,8 +196,9 @@ void cmn_before_evaluator(struct network *net, const char *weights)
         cmn_fatal("map= of the .data file leads to class %ld, and the network has %d",
                   cmn_job.mapped, classes);
     }
-    check_results(classes);
-    if (classes > 0 && (cmn_job.names[0] || !strcmp(cmn_job.command->verb, "valid"))) {
+    prints_names = !strcmp(cmn_job.command->verb, "map") ||
+                   (!strcmp(cmn_job.command->verb, "valid") && !has_own_names(classes));
+    if (prints_names && classes > 0) {
         cmn_boxes_names(cmn_job.names[0] ? cmn_job.names : "data/names.list", classes);
     }
 }

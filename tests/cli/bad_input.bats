@@ -116,7 +116,6 @@ END
     darknet_on 2 "${train[@]}" -cmn -cmn_data scatter -cmn_cache_dir .
     "$DARKNET" cmn doctor small.data mlp.cfg >report
     [[ $(tail -n 1 report) == 'doctor: nothing is wrong' ]]
-    "$DARKNET" "${train[@]}" -clear
 }
 
 @test "key without a value on the command line" {
@@ -205,17 +204,17 @@ END
 
 @test "empty lists" {
     : >train.list
-    both 'train.list' "${train[@]}"
+    cmn_only 'train.list' "${train[@]}" -cmn
     : >valid.list
-    both 'valid.list' "${valid[@]}" any.weights
+    cmn_only 'valid.list' "${valid[@]}" any.weights -cmn
     small_data 200 50
     printf '\n\r\n  \n' >train.list
-    both 'train.list' "${train[@]}"
+    cmn_only 'train.list' "${train[@]}" -cmn
 }
 
 @test "empty labels" {
     : >labels.txt
-    both 'labels.txt' "${train[@]}"
+    cmn_only 'labels.txt' "${train[@]}" -cmn
 }
 
 @test "a PNG that ends too early, a GIF" {
@@ -234,7 +233,7 @@ END
     mkdir folder.list folder.cfg
     cmn_only 'folder.cfg' classifier train small.data folder.cfg -cmn
     set_data train folder.list
-    both 'folder.list' "${train[@]}"
+    cmn_only 'folder.list' "${train[@]}" -cmn
 }
 
 @test "truncated weights" {
@@ -255,22 +254,31 @@ END
 @test "classes that differ from the network's outputs" {
     set_data classes 12
     printf 'digit-%d\n' 10 11 >>labels.txt
-    both '12.*10' "${train[@]}"
-    both '12.*10' "${valid[@]}" any.weights
+    cmn_only '12.*10' "${train[@]}" -cmn
+    cmn_only '12.*10' "${valid[@]}" any.weights -cmn
     set_data classes 5
-    both '5.*10' "${train[@]}"
-    both '5.*10' "${valid[@]}" any.weights
+    cmn_only '5.*10' "${train[@]}" -cmn
+    cmn_only '5.*10' "${valid[@]}" any.weights -cmn
 }
 
 @test "fewer labels than classes" {
     sed -i 8q labels.txt
-    both 'labels.txt.*8.*10' "${train[@]}"
-    both 'labels.txt.*8.*10' "${valid[@]}" any.weights
+    cmn_only 'labels.txt.*8.*10' "${train[@]}" -cmn
+    cmn_only 'labels.txt.*8.*10' "${valid[@]}" any.weights -cmn
+    printf 'digit-%d\n' 8 9 >>labels.txt
+    sed -i '3s/.*//' labels.txt
+    cmn_only 'labels.txt:3: the label is empty' "${train[@]}" -cmn
+}
+
+@test "a backup folder whose path has no room for names of weights" {
+    name=$(printf 'backup%.0s' {1..38})
+    set_data backup "$name"
+    cmn_only "backup=$name in the .data file: with the cfg's name it may have 235 bytes, .*, and has 231" "${train[@]}" -cmn
 }
 
 @test "top above the number of classes" {
     set_data top 11
-    both 'top=11' "${valid[@]}" any.weights
+    cmn_only 'top=11' "${valid[@]}" any.weights -cmn
 }
 
 @test "batch below subdivisions" {

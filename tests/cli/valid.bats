@@ -61,20 +61,6 @@ plain() {
     diff a.txt b.txt
 }
 
-@test "an image that no label matches counts as wrong, as in Darknet's own count, or is an error in both" {
-    cp "$(head -n 1 valid.list)" other.png
-    echo other.png >>valid.list
-    "$DARKNET" classifier valid small.data mlp.cfg out/mlp.weights >plain.txt 2>&1 && one=0 || one=1
-    darknet_on 3 classifier valid small.data mlp.cfg out/mlp.weights -cmn >three.txt 2>&1 && cmn=0 || cmn=1
-    [[ $one -eq $cmn ]]
-    if ((one == 0)); then
-        grep -q '^validation: 201 images' three.txt
-    else
-        grep -q other.png plain.txt
-        grep -q other.png three.txt
-    fi
-}
-
 @test "batch normalisation: the rolling statistics decide, on any number of ranks" {
     conv_cfg batch=20 max_batches=10 | sed 's/^\[convolutional\]/&\nbatch_normalize=1/' >bn.cfg
     train_on 2 bn.cfg
