@@ -401,6 +401,10 @@ int cmn_global_index(int i);
  * ranks write. A file that cannot be opened ends the job. */
 FILE *cmn_open_result(const char *name);
 
+/* Local. AlexeyAB's load_weights() calls it if a file has more values than the network: warns, or
+ * in an evaluation ends the job. */
+void cmn_more_weights(const char *file);
+
 /* Local. As fclose(); ends the job if what was written is not in the file. */
 void cmn_close_result(FILE *file);
 

@@ -66,7 +66,8 @@ int cmn_number_check(const struct cmn_number *n, double value)
 /* Darknet ignores boxes with a smaller side than LEAST_BOX. */
 static const float LEAST_BOX = .001F, ROUNDING = .005F;
 
-const char cmn_box_is_empty[] = "it has no area, and Darknet leaves it out";
+const char cmn_box_is_empty[] =
+    "it has no area, or less than a thousandth on a side, and Darknet leaves it out";
 const char cmn_box_in_pixels[] =
     "these are parts of the image, 0 to 1, and what lies outside is left out";
 const char cmn_box_reaches_out[] = "it reaches out of the image, and what lies outside is left out";

@@ -19,6 +19,7 @@ struct lines {
     const struct cmn_cfg_file *file;
     int is_cfg;
     const struct cmn_cfg_listener *listener;
+    int use; /* what a cfg is for (config/refused_layers.h) */
 };
 
 /* Returns the number of a line; that of the first one for NULL. */
@@ -27,6 +28,7 @@ static int line_of(const struct cmn_cfg_line *l)
     return l ? l->line : 1;
 }
 
+#define UTF16 "UTF-16 text: save the file as UTF-8"
 #define tell(f, fault, l, ...) cmn_cfg_say((f)->listener, fault, (f)->name, line_of(l), __VA_ARGS__)
 
 /* Returns 1 if the line cannot be read. */
@@ -44,7 +46,7 @@ static int check_line(const struct lines *f, const struct cmn_cfg_line *l)
 
 /* The words that a key may have: those of both Darknets, and those of only one. */
 static const struct {
-    const char *section, *key, *words, *less, *more; /* section NULL: any */
+    const char *section, *key, *words, *less, *more; /* section NULL: any; less NULL: unknown */
 } words[] = {
     {NULL, "activation",
      " logistic loggy relu elu selu relie plse hardtan lhtan linear ramp leaky tanh stair ", " ",
@@ -52,6 +54,15 @@ static const struct {
      "normalize_channels_softmax_maxval relu6 gelu revleaky "},
     {"cost", "type", " sse masked smooth ", " L1 wgan ", " "},
     {"net", "policy", " constant step steps exp poly sigmoid random ", " ", " sgdr "},
+    {"yolo", "iou_loss", " ", NULL, " mse giou diou ciou "},
+    {"yolo", "iou_thresh_kind", " ", NULL, " iou giou diou ciou "},
+    {"yolo", "nms_kind", " ", NULL, " default greedynms diounms "},
+    {"Gaussian_yolo", "iou_loss", " ", NULL, " mse giou diou ciou "},
+    {"Gaussian_yolo", "iou_thresh_kind", " ", NULL, " iou giou diou ciou "},
+    {"Gaussian_yolo", "nms_kind", " ", NULL, " default greedynms diounms cornersnms "},
+    {"Gaussian_yolo", "yolo_point", " ", NULL, " center left_top right_bottom "},
+    {"shortcut", "weights_type", " ", NULL, " none per_feature per_layer per_channel "},
+    {"shortcut", "weights_normalization", " ", NULL, " none relu avg_relu softmax "},
 };
 
 /* Keys whose values are files, or lists that are checked with the layers. */
@@ -62,14 +73,20 @@ static const struct {
     {"yolo", "map"},     {"detection", "map"}, {"net", "policy"},
 };
 
+/* Returns whether this Darknet has row i of `words` in a section. */
+static int is_word(size_t i, const char *section)
+{
+    return (!words[i].section || !strcmp(words[i].section, section)) &&
+           (words[i].less || cmn_cfg_keys_has_more());
+}
+
 static void check_word(const struct lines *f, const struct cmn_cfg_line *l, const char *section)
 {
     char value[64];
 
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         const char *more = cmn_cfg_keys_has_more() ? words[i].more : words[i].less;
-        if (strcmp(words[i].key, l->key) ||
-            (words[i].section && strcmp(words[i].section, section))) {
+        if (!is_word(i, section) || strcmp(words[i].key, l->key) != 0) {
             continue;
         }
         snprintf(value, sizeof value, "%.*s", (int)strcspn(l->value, "#;"), l->value);
@@ -100,8 +117,7 @@ static int is_known(const char *section, const char *key)
         return 1;
     }
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        if (!strcmp(words[i].key, key) &&
-            (!words[i].section || !strcmp(words[i].section, section))) {
+        if (is_word(i, section) && !strcmp(words[i].key, key)) {
             return 1;
         }
     }
@@ -125,7 +141,7 @@ static int keys_of(const char *section, const char **key, int most)
         }
     }
     for (size_t i = 0; i < sizeof words / sizeof words[0] && n < most; i++) {
-        if (!words[i].section || !strcmp(words[i].section, section)) {
+        if (is_word(i, section)) {
             key[n++] = words[i].key;
         }
     }
@@ -187,7 +203,7 @@ static int check_cfg_line(const struct lines *f, const struct cmn_cfg_line *l)
     if (check_line(f, l)) {
         return 1;
     }
-    why = cmn_refused_layer(cmn_cfg_find(f->file, l->section, NULL)->key, l->key, l->value);
+    why = cmn_refused_layer(cmn_cfg_find(f->file, l->section, NULL)->key, l->key, l->value, f->use);
     if (why) {
         tell(f, CMN_CFG_REFUSED, l, "%s%s%.80s: %s", l->key, l->value[0] ? "=" : "", l->value, why);
     }
@@ -207,9 +223,14 @@ void cmn_data_check(const char *name, const struct cmn_cfg_file *data,
                     const struct cmn_cfg_listener *listener)
 {
     enum { LONGEST = 3800 }; /* trainers have 4096 bytes for folder and name */
-    const struct lines f = {name, data, 0, listener};
+    const struct lines f = {name, data, 0, listener, 0};
     const struct cmn_cfg_line *l;
     char why[160];
+
+    if (data->text && cmn_text_is_utf16(data->text)) {
+        tell(&f, CMN_CFG_BAD_LINE, NULL, UTF16);
+        return;
+    }
 
     if (!data->lines) {
         tell(&f, CMN_CFG_BAD_LINE, NULL, "the .data file is empty");
@@ -217,8 +238,26 @@ void cmn_data_check(const char *name, const struct cmn_cfg_file *data,
     for (int i = 0; i < data->lines; i++) {
         int again;
         l = &data->each[i];
+        if (!l->key && l->value[0] == '[') {
+            tell(&f, CMN_CFG_BAD_LINE, l,
+                 "%.40s: a .data file has no sections: is this the cfg? The .data file comes first",
+                 l->value);
+            return;
+        }
         if (check_line(&f, l)) {
             continue;
+        }
+        if (!cmn_cfg_number_find("", l->key) &&
+            (strstr(l->value, " #") || strchr("~$", l->value[0]))) {
+            tell(&f, CMN_CFG_BAD_LINE, l,
+                 "%s=%.80s: Darknet takes all of it for the value: it knows no comment, ~ or $ "
+                 "there",
+                 l->key, l->value);
+        }
+        if (strchr("\"'", l->value[0])) {
+            tell(&f, CMN_CFG_BAD_LINE, l,
+                 "%s=%.80s: write it without the quotes, which would be a part of it", l->key,
+                 l->value);
         }
         if (strlen(l->value) > LONGEST) {
             tell(&f, CMN_CFG_BAD_LINE, l, "%.40s=: a value of %zu bytes, and it may have %d",
@@ -255,6 +294,21 @@ static void check_batch(struct cmn_cfg_walk *w)
                      "batch=%d: no multiple of subdivisions=%d, a step would have %d images; write "
                      "batch=%d or %d",
                      batch, parts, batch - rest, batch - rest, batch - rest + parts);
+    }
+}
+
+/* Trainers of detectors end at max_batches; those of classifiers have no end without it. */
+static void check_end(struct cmn_cfg_walk *w)
+{
+    const char *driver = w->q->driver;
+    int ends =
+        driver ? cmn_cfg_is_among(" detector yolo coco super ", driver) : w->q->answer == CMN_BOXES;
+
+    if (w->q->trains && ends && !w->q->epochs && !net_line(w, "cmn_epochs") &&
+        cmn_cfg_int(w->q->cfg, 0, "max_batches", 0) < 1) {
+        cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, net_line(w, "max_batches"),
+                     "%s: nothing would be trained: write max_batches=N, or cmn_epochs=N",
+                     net_line(w, "max_batches") ? "max_batches=0" : "[net] without max_batches");
     }
 }
 
@@ -321,6 +375,11 @@ static void advise(struct cmn_cfg_walk *w, int classes)
     int has = most ? atoi(most->value) : 0;
     long long should = classes * (long long)EACH > LEAST ? classes * (long long)EACH : LEAST;
 
+    if (cmn_cfg_keys_has_more() && cmn_cfg_int(w->q->cfg, 0, "batch", 1) == 1) {
+        cmn_cfg_tell(w, CMN_CFG_ADVICE, net_line(w, "batch"),
+                     "batch=1 is for a test: this Darknet trains detectors with 2 images a step "
+                     "or more: batch=64, subdivisions=16");
+    }
     if (has > 0 && has < should) {
         cmn_cfg_tell(
             w, CMN_CFG_ADVICE, most,
@@ -473,6 +532,7 @@ static void check_same_boxes(struct cmn_cfg_walk *w, struct seen *seen)
     int classes =
         cmn_cfg_int(w->q->cfg, w->section, "classes", strcmp(w->type, "detection") ? 20 : 1);
     double truths = cmn_cfg_truths(w);
+    const struct cmn_cfg_line *each = cmn_cfg_find(w->q->cfg, w->section, "counters_per_class");
 
     if (w->q->data) {
         check_classes(w, classes);
@@ -486,6 +546,11 @@ static void check_same_boxes(struct cmn_cfg_walk *w, struct seen *seen)
     }
     if (seen->classes < 0 && w->q->trains && !w->drawn) {
         advise(w, classes);
+    }
+    if (each && cmn_cfg_keys_has_more() && cmn_cfg_numbers_in(each->value) != classes) {
+        cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, each,
+                     "counters_per_class has %d numbers, and needs one for each of the %d classes",
+                     cmn_cfg_numbers_in(each->value), classes);
     }
     seen->classes = classes;
     seen->max = truths;
@@ -584,7 +649,7 @@ static void check_layers(struct cmn_cfg_walk *w, const char *bad)
         cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, NULL,
                      "no layer of the network learns: end it with [softmax], [cost] or [yolo]");
     }
-    if (w->q->data && w->q->trains) {
+    if (w->q->data) {
         check_outputs(w, w->shape[w->section]);
     }
     if (w->q->trains && !cmn_cfg_keys_has_more()) {
@@ -622,6 +687,7 @@ static void check_sections(struct cmn_cfg_walk *w, const char *bad)
     w->type = "net";
     if (!bad[0]) {
         check_batch(w);
+        check_end(w);
         check_policy(w);
         w->batch = (double)cmn_cfg_int(w->q->cfg, 0, "batch", 1) /
                    cmn_cfg_int(w->q->cfg, 0, "subdivisions", 1) *
@@ -633,10 +699,17 @@ static void check_sections(struct cmn_cfg_walk *w, const char *bad)
 
 void cmn_cfg_check(const struct cmn_cfg_question *q, const struct cmn_cfg_listener *listener)
 {
-    const struct lines f = {q->name, q->cfg, 1, listener};
+    const struct lines f = {q->name, q->cfg, 1, listener,
+                            (q->trains ? CMN_USE_TRAINS : 0) |
+                                (q->answer == CMN_BOXES ? CMN_USE_BOXES : 0)};
     struct cmn_cfg_walk w = {.q = q, .listener = listener};
-    char *bad = cmn_calloc((size_t)q->cfg->sections + 1, 1);
+    char *bad;
 
+    if (q->cfg->text && cmn_text_is_utf16(q->cfg->text)) {
+        tell(&f, CMN_CFG_BAD_LINE, NULL, UTF16);
+        return;
+    }
+    bad = cmn_calloc((size_t)q->cfg->sections + 1, 1);
     for (int i = 0; i < q->cfg->lines; i++) {
         const struct cmn_cfg_line *l = &q->cfg->each[i];
         if (check_cfg_line(&f, l) && l->section >= 0) {

@@ -47,6 +47,7 @@ struct cmn_cfg_question {
     const char *driver;     /* of the command that trains it, "detector"; NULL: not known */
     enum cmn_answer answer; /* what the network is to find */
     int trains;
+    int epochs; /* cmn_epochs says when the training ends */
 };
 
 #endif

@@ -62,6 +62,11 @@ char *cmn_cfg_behind_mark(char *text)
     return text + (strncmp(text, "\xef\xbb\xbf", 3) ? 0 : 3);
 }
 
+int cmn_text_is_utf16(const char *text)
+{
+    return !strncmp(text, "\xff\xfe", 2) || !strncmp(text, "\xfe\xff", 2);
+}
+
 void cmn_cfg_parse(struct cmn_cfg_file *cfg, FILE *file, enum cmn_cfg_blanks blanks)
 {
     size_t n = 0, room = 0;

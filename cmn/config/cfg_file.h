@@ -22,6 +22,9 @@ struct cmn_cfg_file {
 /* Returns where the text begins, after the byte order mark that a UTF-8 file may have. */
 char *cmn_cfg_behind_mark(char *text);
 
+/* Returns whether the text begins as UTF-16 does, which Darknet does not read. */
+int cmn_text_is_utf16(const char *text);
+
 /* Reads `file` to its end and parses it as Darknet does, without comments and empty lines. A cfg
  * (CMN_CFG_BLANKS_GO) loses all its blanks. A .data file (CMN_CFG_BLANKS_STAY) loses those at both
  * ends of a line, a key or a value, and has no sections. The caller frees *cfg with

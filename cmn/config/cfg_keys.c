@@ -63,6 +63,32 @@ int cmn_cfg_is_among(const char *list, const char *word)
            strstr(list, spaced);
 }
 
+int cmn_cfg_boxes(const struct cmn_cfg_file *cfg, int *classes, int *max)
+{
+    int finds = 0;
+
+    for (int s = 0; s < cfg->sections; s++) {
+        const char *head = cmn_cfg_find(cfg, s, NULL)->key;
+        int is_detection = !strcmp(head, "[detection]"), is_region = !strcmp(head, "[region]");
+        if (is_detection || is_region || !strcmp(head, "[yolo]") ||
+            !strcmp(head, "[Gaussian_yolo]")) {
+            finds = 1;
+            *classes = cmn_cfg_int(cfg, s, "classes", is_detection ? 1 : 20);
+            *max = is_detection ? 0
+                                : cmn_cfg_int(cfg, s, "max",
+                                              cmn_cfg_keys_has_more() ? 200
+                                              : is_region             ? 30
+                                                                      : 90);
+        }
+    }
+    return finds;
+}
+
+const char *cmn_data_train_list(int boxes)
+{
+    return boxes && cmn_cfg_keys_has_more() ? "data/train.txt" : "data/train.list";
+}
+
 const char *cmn_cfg_key_needs(const struct cmn_cfg_file *cfg, const char *key)
 {
     for (size_t i = 0; i < sizeof conditional / sizeof conditional[0]; i++) {

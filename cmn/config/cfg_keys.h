@@ -10,6 +10,13 @@
 /* Returns whether the word is one of a list, " these words ". */
 int cmn_cfg_is_among(const char *list, const char *word);
 
+/* Finds out how many classes the boxes have that the cfg's layers find, and how many boxes of an
+ * image a training takes (0: any number). Returns 0 if no layer finds boxes. */
+int cmn_cfg_boxes(const struct cmn_cfg_file *cfg, int *classes, int *max);
+
+/* Returns the list that Darknet trains with if the .data file names none. `boxes`: a detector. */
+const char *cmn_data_train_list(int boxes);
+
 /* Returns what another key of [net] must be for `key` to have an effect, or NULL if it has one. */
 const char *cmn_cfg_key_needs(const struct cmn_cfg_file *cfg, const char *key);
 

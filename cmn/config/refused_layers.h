@@ -7,7 +7,8 @@
 
 /* Returns why -cmn refuses a line of a cfg, and what to do, or NULL if it does not. `section` is
  * the line's section ("[net]"); in the line with which the section begins `key` is the same, as in
- * struct cmn_cfg_line. The text is static. */
-const char *cmn_refused_layer(const char *section, const char *key, const char *value);
+ * struct cmn_cfg_line. `use` is what the cfg is for, of the CMN_USE_ values. The text is static. */
+enum { CMN_USE_TRAINS = 1, CMN_USE_BOXES = 2 };
+const char *cmn_refused_layer(const char *section, const char *key, const char *value, int use);
 
 #endif

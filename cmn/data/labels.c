@@ -14,6 +14,13 @@
 
 enum { FIELDS = 5, MOST_CLASS = 1 << 24 }; /* a float holds every whole number up to this one */
 
+int cmn_label_name_ends(const char *name)
+{
+    size_t n = strlen(name);
+
+    return n >= 4 && !strcmp(name + n - 4, ".txt");
+}
+
 int cmn_labels_open(struct cmn_labels *l, const char *name)
 {
     *l = (struct cmn_labels){.name = name, .file = fopen(cmn_scatter_path(name), "re")};
@@ -47,11 +54,17 @@ static const char *hint(const char *s)
 {
     int n = count_fields(s);
 
+    if (cmn_text_is_utf16(s)) {
+        return " (UTF-16 text: save the file as UTF-8)";
+    }
     if (strchr(s, ',')) {
         return " (a number has a point, and a blank behind it, but no comma)";
     }
     if (n > FIELDS + 1 && n % 2) {
         return " (a polygon? Darknet trains with boxes: class x y width height)";
+    }
+    if (n == FIELDS + 1) {
+        return " (six numbers, as with a confidence? a label has five: class x y width height)";
     }
     if (n == FIELDS && strcspn(s, " \t") != strspn(s, "0123456789-+")) {
         return " (the class is its number, from 0 on)";
@@ -118,6 +131,7 @@ int cmn_labels_next(struct cmn_labels *l, struct cmn_label *label)
         l->line++;
         clean(l, (size_t)n);
         if (l->text[0]) {
+            label->line = l->line;
             return parse(l->text, label) ? bad(l) : 1;
         }
     }

@@ -10,7 +10,13 @@
 struct cmn_label {
     int class;
     float x, y, width, height; /* finite */
+    int line;                  /* in the file, from 1 on */
 };
+
+/* Messages about what is in a label file. Arguments: file, line, class, number of classes, last
+ * class; and file, number of boxes (long), max= of the cfg. */
+#define CMN_BAD_CLASS "%s:%d: class %d, and with classes=%d they are 0 to %d"
+#define CMN_MANY_LABELLED "%s: %ld boxes; training takes %d of them (max= of the last layer)"
 
 struct cmn_labels {
     const char *name;
@@ -20,6 +26,9 @@ struct cmn_labels {
     int line;   /* number of the last line that was read, from 1 on */
     int failed; /* the file cannot be read further */
 };
+
+/* Returns whether the name is that of a label file, which ends with .txt. */
+int cmn_label_name_ends(const char *name);
 
 /* Opens the copy of the file that this host has (data/scatter.h). Returns 0, or an errno. `name`
  * must outlive it. */

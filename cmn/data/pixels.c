@@ -155,6 +155,13 @@ const char *cmn_pixels_too_large(int w, int h, int channels)
     return text;
 }
 
+static _Thread_local int turned;
+
+int cmn_pixels_turned(void)
+{
+    return turned;
+}
+
 static unsigned char *decode(const struct cmn_image_format *format, unsigned char *data,
                              size_t size, int channels, int *w, int *h, int *c, const char **reason)
 {
@@ -172,6 +179,7 @@ static unsigned char *decode(const struct cmn_image_format *format, unsigned cha
     if (*reason) {
         return NULL;
     }
+    turned = image.orientation > 1;
     size = image.palette ? fill_palette(data, size, image.palette) : size;
     size = image.gap ? close_gap(data, size, image.pixels, image.gap) : size;
     /* Interlaced pixels take up to twice the size, and the decoder doubles its blocks. */

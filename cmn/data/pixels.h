@@ -16,4 +16,11 @@ const char *cmn_pixels_cut(const char *file);
  * the thread's next call. */
 const char *cmn_pixels_too_large(int w, int h, int channels);
 
+/* Returns whether viewers turn or mirror the image that this thread has loaded last, because its
+ * camera asks for it (EXIF): its pixels here, and for Darknet, are not turned. */
+int cmn_pixels_turned(void);
+#define CMN_TURNED                                                                               \
+    "%s: viewers turn this image by its EXIF part, and Darknet does not: boxes drawn in such a " \
+    "viewer lie elsewhere; turn its pixels (exiftran -ai, jhead -autorot)"
+
 #endif

@@ -10,7 +10,8 @@ enum { CMN_IMAGE_HEAD = 18 }; /* bytes that tell the format */
 
 struct cmn_whole_image {
     int width, height, channels;
-    size_t palette; /* where the chunk of a PNG's palette begins; 0: it has none */
+    int orientation; /* how a viewer turns a JPEG, by its EXIF part: 2 to 8; 0 or 1: not at all */
+    size_t palette;  /* where the chunk of a PNG's palette begins; 0: it has none */
     size_t gap; /* bytes between the head of a BMP without palette and its pixels, at `pixels` */
     size_t pixels;
 };

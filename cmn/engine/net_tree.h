@@ -58,8 +58,8 @@ void cmn_net_draw_random_rate(struct cmn_net *net);
 char **cmn_read_names(const char *file, int *n);
 
 /* Writes to `name` where Darknet looks for the labels of an image: "images" becomes "labels", the
- * extension becomes .txt. */
+ * extension becomes .txt. Returns NULL, or why the name leads to no label file. */
 enum { CMN_LABEL_FILE = 4096 };
-void cmn_label_file(const char *image, char name[CMN_LABEL_FILE]);
+const char *cmn_label_file(const char *image, char name[CMN_LABEL_FILE]);
 
 #endif

@@ -9,6 +9,7 @@
 #include "convolutional_layer.h"
 
 #include "base/memory.h"
+#include "data/labels.h"
 
 const struct cmn_tree cmn_tree = {
     .whose = "AlexeyAB's", .has_more = 1, .numbers_revisions = 1, /* it writes 5 */
@@ -22,16 +23,6 @@ static int has_word(char *const *words, const char *word)
         words++;
     }
     return words && *words;
-}
-
-static int shares_weights(const network *net)
-{
-    for (int i = 0; i < net->n; i++) {
-        if (net->layers[i].share_layer) {
-            return 1;
-        }
-    }
-    return 0;
 }
 
 /* Returns whether a layer, of those that are read already, uses a stream that the exchange would
@@ -48,13 +39,8 @@ static int has_streams(const network *net)
     return 0;
 }
 
-#ifdef OPENCV
-enum { has_opencv = 1 };
-#else
-enum { has_opencv = 0 };
-#endif
-
-/* The only table of what does not work with -cmn; docs/use/alexeyab.md has the same rows. */
+/* What does not work with -cmn, and is not in a line of the cfg alone (config/refused_layers.c has
+ * the others); docs/use/alexeyab.md has the same rows. */
 const char *cmn_tree_refusal(const network *net, char *const *words)
 {
     static const network none;
@@ -68,21 +54,8 @@ const char *cmn_tree_refusal(const network *net, char *const *words)
     } refused[] = {
         {"contrastive", n->contrastive && n->batch % 2,
          "it compares images in pairs: batch divided by subdivisions must be even"},
-        {"dynamic_minibatch", n->dynamic_minibatch != 0,
-         "a step's number of images would change, and iterations are counted by it: remove it"},
-        {"weights_reject_freq", n->weights_reject_freq > 0,
-         "it changes weights that the ranks of a node share while others read them: remove it"},
-        {"adversarial_lr", n->adversarial_lr > 0,
-         "this Darknet knows it on GPUs alone, where each process decides by itself when to attack "
-         "its images: remove it"},
-        {"mosaic", !has_opencv && n->mixup > 2 && has_word(words, "detector"),
-         "this program was built without OpenCV, and detectors need it for that: build with "
-         "OPENCV=1, or remove it"},
         {"[batchnorm] as the first layer", n->n > 0 && n->layers[0].type == BATCHNORM,
          "this Darknet writes the images' gradient to no memory there: begin with another layer"},
-        {"share_index", shares_weights(n),
-         "this Darknet updates shared weights once for each layer that has them, and no sum over "
-         "ranks equals that: remove -cmn"},
         {"use_cuda_graph", on_gpu && n->use_cuda_graph,
          "it records the first prediction, and a training's predictions differ: remove it"},
         {"stream", on_gpu && has_streams(n),
@@ -498,7 +471,11 @@ detection *cmn_tree_boxes(network *net, int w, int h, float score, float hierarc
     return dets;
 }
 
-void cmn_label_file(const char *image, char name[CMN_LABEL_FILE])
+const char *cmn_label_file(const char *image, char name[CMN_LABEL_FILE])
 {
     replace_image_to_label(image, name);
+    return cmn_label_name_ends(name)
+               ? NULL
+               : "the name leads to no label file: names of images end with .jpg, .jpeg, .png, "
+                 ".bmp, .ppm or .tiff, in small or in capital letters";
 }

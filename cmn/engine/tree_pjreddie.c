@@ -1,5 +1,6 @@
 /* The functions of darknet_tree.h for pjreddie's Darknet. */
 #include "config/cfg_check.h"
+#include "data/labels.h"
 #include "engine/darknet_tree.h"
 
 #include <stddef.h>
@@ -221,7 +222,7 @@ detection *cmn_tree_boxes(network *net, int w, int h, float score, float hierarc
     return dets;
 }
 
-void cmn_label_file(const char *image, char name[CMN_LABEL_FILE])
+const char *cmn_label_file(const char *image, char name[CMN_LABEL_FILE])
 {
     /* The replacements are those of fill_truth_detection(). */
     static const char *const change[][2] = {
@@ -232,4 +233,8 @@ void cmn_label_file(const char *image, char name[CMN_LABEL_FILE])
     for (size_t i = 1; i < sizeof change / sizeof change[0]; i++) {
         find_replace(name, (char *)change[i][0], (char *)change[i][1], name);
     }
+    return cmn_label_name_ends(name) ? NULL
+                                     : "the name leads to no label file: Darknet makes .txt of the "
+                                       "first .jpg, .png, .JPG "
+                                       "or .JPEG in it, which must be its end";
 }

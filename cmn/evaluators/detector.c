@@ -82,14 +82,13 @@ static struct cmn_truth *read_truth(const struct cmn_net *net, const char *path,
     char name[CMN_LABEL_FILE];
     struct cmn_label *label = NULL;
     struct cmn_truth *truth;
+    const char *why;
     int labels = 0;
 
     *n = 0;
-    cmn_label_file(path, name);
-    if (strlen(name) < 4 || strcmp(name + strlen(name) - 4, ".txt")) {
-        cmn_fatal("%s: the name leads to no label file: names of images end with .jpg, .png, "
-                  ".JPG or .JPEG",
-                  path);
+    why = cmn_label_file(path, name);
+    if (why) {
+        cmn_fatal("%s: %s", path, why);
     }
     if (access(cmn_scatter_path(name), F_OK) && errno == ENOENT) {
         r->counts[1]++;
@@ -101,8 +100,7 @@ static struct cmn_truth *read_truth(const struct cmn_net *net, const char *path,
         const struct cmn_label *b = &label[i];
         int class = cmn_net_label_class(net, b->class);
         if (class < 0) {
-            cmn_fatal("%s: box %d is of class %d, and the network knows the classes 0 to %d%s",
-                      name, i + 1, b->class, classes - 1,
+            cmn_fatal(CMN_BAD_CLASS "%s", name, b->line, b->class, classes, classes - 1,
                       b->class >= 0 && b->class < classes ? ", to which its map= does not lead"
                                                           : "");
         }
@@ -305,6 +303,7 @@ void cmn_boxes_check(const struct cmn_net *net, const struct cmn_box_set *set,
     long sum[2] = {0}; /* true boxes, images without a label file */
     size_t n;
 
+    cmn_images_require(set->paths, set->images, t);
     r.boxes = cmn_calloc((size_t)classes, sizeof *r.boxes);
     for (int i = t->rank; i < set->images; i += t->size) {
         free(read_truth(net, set->paths[i], classes, &r, &n));

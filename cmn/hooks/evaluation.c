@@ -186,6 +186,10 @@ void cmn_before_evaluator(struct network *net, const char *weights)
         return;
     }
     classes = cmn_net_detected_classes(cmn_net_of(net));
+    if (!weights && cmn_tree.has_more) {
+        cmn_fatal("%s needs weights: darknet %s DATA CFG WEIGHTS -cmn",
+                  cmn_command_name(cmn_job.command), cmn_command_name(cmn_job.command));
+    }
     if (weights) {
         cmn_compare_file(&cmn_job.topology, weights);
     }
@@ -200,6 +204,19 @@ void cmn_before_evaluator(struct network *net, const char *weights)
                    (!strcmp(cmn_job.command->verb, "valid") && !has_own_names(classes));
     if (prints_names && classes > 0) {
         cmn_boxes_names(cmn_job.names[0] ? cmn_job.names : "data/names.list", classes);
+    }
+}
+
+void cmn_more_weights(const char *file)
+{
+    const char *what = "has more values than the network of the cfg: it is another network's, or "
+                       "one with other classes";
+
+    if (cmn_job.on && cmn_job.command && cmn_job.command->does == CMN_EVALUATES) {
+        cmn_fatal("%s %s", file, what);
+    } else if (cmn_job.on) {
+        cmn_warn("%s %s; layers behind the first that differs begin with numbers of others", file,
+                 what);
     }
 }
 

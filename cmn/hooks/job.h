@@ -16,7 +16,9 @@ void cmn_end_job_before_libraries(void);
  * read. */
 void cmn_read_cfg_keys(void);
 
-/* Local. Ends the job if the cfg has a map of classes that does not lead on from this one. */
-void cmn_check_mapped(const char *file, int box, int class);
+/* Local, thread-safe. Ends the job if one of the n boxes of a label file has a class that the cfg
+ * does not have, or from which its map= does not lead on. Warns once of more boxes than max=. */
+struct cmn_label;
+void cmn_check_labels(const char *file, const struct cmn_label *label, int n);
 
 #endif

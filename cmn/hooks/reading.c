@@ -3,6 +3,7 @@
  * values, marks of an encoding, and ends of lines as Windows writes them. */
 #include "cmn.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@
 #include "config/cfg_keys.h"
 #include "config/cfg_numbers.h"
 #include "config/pairs.h"
+#include "data/labels.h"
 #include "engine/darknet_tree.h"
 #include "hooks/job.h"
 #include "mpi/files.h"
@@ -60,6 +62,7 @@ static void check_cfg(int warns)
     q.trains = c->does == CMN_TRAINS && !cmn_job.evaluating;
     q.driver = q.trains ? c->driver : NULL;
     q.answer = c->answer;
+    q.epochs = cmn_job.options.epochs > 0;
     cmn_cfg_check(&q, &(struct cmn_cfg_listener){end, NULL});
     if (warns) {
         cmn_cfg_check(&q, &(struct cmn_cfg_listener){warn, NULL});
@@ -213,13 +216,16 @@ static int is_list(const char *name)
 }
 
 /* Returns a copy of a list, whose stream it closes, without ends of lines as Windows writes them, a
- * mark of its encoding and, in a list of images, blank lines. */
+ * mark of its encoding and, in a list of images, blank lines and blanks behind names. */
 static FILE *clean_list(FILE *file, const char *name)
 {
     enum { MOST = 4000 }; /* Darknet has 4096 bytes for a name */
     char *text = cmn_files_text(file), *from = cmn_cfg_behind_mark(text), *to = text, *end;
     int images = is_list(name);
 
+    if (cmn_text_is_utf16(text)) {
+        cmn_fatal("%s: UTF-16 text: save the file as UTF-8", name);
+    }
     fseek(file, 0, SEEK_END);
     if ((size_t)ftell(file) != strlen(text)) {
         cmn_fatal("%s: byte %zu is 0, which no text has: write the file anew", name,
@@ -229,11 +235,13 @@ static FILE *clean_list(FILE *file, const char *name)
     for (; *from; from = end) {
         size_t n = strcspn(from, "\n");
         end = from + n + (from[n] == '\n');
-        n -= n && from[n - 1] == '\r';
+        while (n && strchr(images ? " \t\r" : "\r", from[n - 1])) {
+            n--;
+        }
         if (n >= MOST) {
             cmn_fatal("%s: a line has %zu bytes, and a name may have %d", name, n, MOST - 1);
         }
-        if (!images || strspn(from, " \t") < n) {
+        if (!images || n) {
             memmove(to, from, n);
             to[n] = '\n';
             to += n + 1;
@@ -309,12 +317,24 @@ static void check_data_map(FILE *file, const char *name)
     rewind(file);
 }
 
-void cmn_check_mapped(const char *file, int box, int class)
+void cmn_check_labels(const char *file, const struct cmn_label *label, int n)
 {
-    if (map.lines && class >= map.lines) {
-        cmn_fatal("%s: box %d is of class %d, and the network knows the classes 0 to %d, to which "
-                  "its map= does not lead",
-                  file, box, class, map.classes - 1);
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    int classes, max;
+
+    if (!cmn_cfg_boxes(&cfg, &classes, &max)) {
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        int class = label[i].class;
+        if (class < 0 || class >= (map.lines ? map.lines : classes)) {
+            cmn_fatal(CMN_BAD_CLASS "%s", file, label[i].line, class, classes, classes - 1,
+                      map.lines ? ", to which its map= does not lead" : "");
+        }
+    }
+    if (max && n > max && !atomic_flag_test_and_set(&told)) {
+        cmn_warn(CMN_MANY_LABELLED ". 'darknet cmn doctor' lists all such images", file, (long)n,
+                 max);
     }
 }
 

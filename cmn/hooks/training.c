@@ -255,16 +255,17 @@ float *cmn_read_labels(const char *file, int *n)
     if (!cmn_job.on && cmn_tree.has_more) {
         return NULL;
     }
+    if (cmn_job.on && !cmn_label_name_ends(file)) { /* the image's own name, unchanged */
+        char name[CMN_LABEL_FILE];
+        cmn_fatal("%s: %s", file, cmn_label_file(file, name));
+    }
     label = cmn_labels_read(file, n);
+    if (cmn_job.on) {
+        cmn_check_labels(file, label, *n);
+    }
     all = cmn_calloc((size_t)*n * NUMBERS + 1, sizeof *all);
     for (int i = 0; i < *n; i++) {
         const struct cmn_label *l = &label[i];
-        if (l->class < 0) {
-            cmn_fatal("%s: class %d of box %d: classes count from 0", file, l->class, i + 1);
-        }
-        if (cmn_job.on) {
-            cmn_check_mapped(file, i + 1, l->class);
-        }
         memcpy(all + (size_t)i * NUMBERS,
                (float[NUMBERS]){(float)l->class, l->x, l->y, l->width, l->height},
                NUMBERS * sizeof *all);
@@ -295,11 +296,15 @@ void cmn_cache_image(const char *file, int channels, int w, int h, int c,
 unsigned char *cmn_load_image(const char *file, int channels, int *w, int *h, int *c,
                               const char **reason)
 {
+    static atomic_flag told = ATOMIC_FLAG_INIT;
     unsigned char *pixels = cmn_cached_image(file, channels, w, h, c);
 
     *reason = NULL;
     if (!pixels && (cmn_job.on || !cmn_tree.has_more)) {
         pixels = cmn_pixels_load(cmn_data_path(file), channels, w, h, c, reason);
+        if (pixels && cmn_job.on && cmn_pixels_turned() && !atomic_flag_test_and_set(&told)) {
+            cmn_warn(CMN_TURNED ". 'darknet cmn doctor' lists all such images", file);
+        }
         if (pixels) {
             cmn_cache_image(file, channels, *w, *h, *c, pixels);
         }

@@ -27,6 +27,15 @@ static void read_file(const struct cmn_doctor *d, const char *name, struct cmn_c
     fclose(file);
 }
 
+static int is_utf16(FILE *file)
+{
+    char begin[3] = "";
+    size_t n = fread(begin, 1, 2, file);
+
+    rewind(file);
+    return n == 2 && cmn_text_is_utf16(begin);
+}
+
 /* Collective, blocking. Rank 0 reads a text file; every rank gets its *n lines. Blank lines are
  * left out unless `blank` is set. NULL with a reason if the file cannot be read. The lines are
  * never freed. */
@@ -45,13 +54,21 @@ static struct cmn_doctor_line *read_lines(const struct cmn_doctor *d, const char
         cmn_fail("%s", strerror(errno));
         return NULL;
     }
+    if (is_utf16(file)) {
+        cmn_fail("UTF-16 text: save the file as UTF-8");
+        fclose(file);
+        return NULL;
+    }
     each = cmn_malloc(1, sizeof *each);
     for (int number = 1; (length = getline(&s, &room, file)) >= 0; number++) {
         /* A line ends where Darknet's fgetl() ends it. */
         length -= length && s[length - 1] == '\n';
         length -= length && s[length - 1] == '\r';
+        while (!blank && length && strchr(" \t", s[length - 1])) {
+            length--;
+        }
         s[length] = '\0';
-        if (!blank && !s[strspn(s, " \t")]) {
+        if (!blank && !length) {
             continue;
         }
         text = number == 1 ? cmn_cfg_behind_mark(s) : s;
@@ -124,19 +141,11 @@ static void find_task(struct cmn_doctor *d)
 
     d->classes = cmn_cfg_int(&d->data, -1, "classes", 2);
     d->task = cmn_cfg_int(&d->data, -1, "tag", 0) ? CMN_DOCTOR_IMAGES : CMN_DOCTOR_CLASSES;
-    for (int s = 0; s < d->cfg.sections; s++) {
-        last = cmn_cfg_find(&d->cfg, s, NULL)->key;
-        if (!strcmp(last, "[yolo]") || !strcmp(last, "[Gaussian_yolo]") ||
-            !strcmp(last, "[region]") || !strcmp(last, "[detection]")) {
-            int is_detection = last[1] == 'd', is_region = last[1] == 'r';
-            d->task = CMN_DOCTOR_BOXES;
-            d->classes = cmn_cfg_int(&d->cfg, s, "classes", is_detection ? 1 : 20);
-            d->max_boxes = is_detection ? 0
-                                        : cmn_cfg_int(&d->cfg, s, "max",
-                                                      cmn_cfg_keys_has_more() ? 200
-                                                      : is_region             ? 30
-                                                                              : 90);
-        }
+    if (cmn_cfg_boxes(&d->cfg, &d->classes, &d->max_boxes)) {
+        d->task = CMN_DOCTOR_BOXES;
+    }
+    if (d->cfg.sections) {
+        last = cmn_cfg_find(&d->cfg, d->cfg.sections - 1, NULL)->key;
     }
     if (!strcmp(last, "[iseg]") || !strcmp(last, "[logistic]") || !strcmp(last, "[l2norm]")) {
         d->task = CMN_DOCTOR_IMAGES;
@@ -212,7 +221,8 @@ static void read_labels(struct cmn_doctor *d)
 static void read_list(struct cmn_doctor *d, int i)
 {
     const char *key = i ? "valid" : "train";
-    const char *name = cmn_cfg_text(&d->data, -1, key, i ? NULL : "data/train.list");
+    const char *name = cmn_cfg_text(&d->data, -1, key,
+                                    i ? NULL : cmn_data_train_list(d->task == CMN_DOCTOR_BOXES));
     const struct cmn_cfg_line *l = cmn_cfg_find(&d->data, -1, key);
 
     if (i && name && d->list_name[0] && !strcmp(name, d->list_name[0])) {

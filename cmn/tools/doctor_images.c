@@ -59,26 +59,21 @@ static void check_label(struct work *w, const struct cmn_doctor_line *l, const c
     const char *fault;
 
     if (label->class < 0 || label->class >= w->d->classes) {
-        cmn_problem_add(p, CMN_UNKNOWN_CLASS, place,
-                        "%s:%d: class %d, and with classes=%d they are 0 to %d", file, line,
-                        label->class, w->d->classes, w->d->classes - 1);
+        cmn_problem_add(p, CMN_UNKNOWN_CLASS, place, CMN_BAD_CLASS, file, line, label->class,
+                        w->d->classes, w->d->classes - 1);
     } else if (l->list == 0) {
         atomic_fetch_add(&w->trained[label->class], 1);
     }
     fault = cmn_box_fault(label->x, label->y, label->width, label->height);
     if (fault) {
-        cmn_problem_add(p, fault == cmn_box_is_empty ? CMN_EMPTY_BOX : CMN_BOX_OUTSIDE, place,
-                        "%s:%d: a box of %g x %g around %g, %g: %s", file, line,
+        cmn_problem_add(p,
+                        fault == cmn_box_is_empty      ? CMN_EMPTY_BOX
+                        : fault == cmn_box_reaches_out ? CMN_BOX_CUT
+                                                       : CMN_BOX_OUTSIDE,
+                        place, "%s:%d: a box of %g x %g around %g, %g: %s", file, line,
                         (double)label->width, (double)label->height, (double)label->x,
                         (double)label->y, fault);
     }
-}
-
-static int ends_with_txt(const char *name)
-{
-    size_t n = strlen(name);
-
-    return n > 3 && !strcmp(name + n - 4, ".txt");
 }
 
 /* Returns the number of boxes, or -1 if there is no file. */
@@ -120,6 +115,7 @@ static void check_boxes(struct work *w, const struct cmn_doctor_line *l,
                         struct cmn_doctor_sums *sums)
 {
     char name[CMN_LABEL_FILE];
+    const char *why;
     long boxes;
 
     if (strlen(l->text) > CMN_LABEL_FILE / 2) {
@@ -127,21 +123,16 @@ static void check_boxes(struct work *w, const struct cmn_doctor_line *l,
             l->text);
         return;
     }
-    cmn_label_file(l->text, name);
-    if (!ends_with_txt(name)) {
-        ADD(w, CMN_NO_LABEL_FILE, l,
-            "%s: the name leads to no label file: names of images end with .jpg, .png, .JPG or "
-            ".JPEG",
-            l->text);
+    why = cmn_label_file(l->text, name);
+    if (why) {
+        ADD(w, CMN_NO_LABEL_FILE, l, "%s: %s", l->text, why);
         return;
     }
     boxes = read_label_file(w, l, name);
     sums->labels += boxes >= 0;
     sums->boxes += boxes > 0 ? boxes : 0;
     if (w->d->max_boxes && boxes > w->d->max_boxes) {
-        ADD(w, CMN_MANY_BOXES, l,
-            "%s: %ld boxes; training takes %d of them (max= of the last layer)", name, boxes,
-            w->d->max_boxes);
+        ADD(w, CMN_MANY_BOXES, l, CMN_MANY_LABELLED, name, boxes, w->d->max_boxes);
     }
 }
 
@@ -187,6 +178,9 @@ static void check_image(struct work *w, const struct cmn_doctor_line *l, uint64_
     sums->files++;
     if (stat(l->text, &about) || !S_ISFIFO(about.st_mode)) {
         pixels = cmn_pixels_load(l->text, w->d->channels, &width, &height, &channels, &reason);
+    }
+    if (pixels && cmn_pixels_turned()) {
+        ADD(w, CMN_TURNED_IMAGE, l, CMN_TURNED, l->text);
     }
     if (pixels) {
         free(pixels);

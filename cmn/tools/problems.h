@@ -23,6 +23,7 @@ enum cmn_problem_kind {
     /* in images */
     CMN_MISSING_IMAGE,
     CMN_UNREADABLE_IMAGE,
+    CMN_TURNED_IMAGE,
     CMN_LISTED_TWICE,
     CMN_TRAINED_AND_VALID,
     CMN_SAME_BYTES,
@@ -32,6 +33,7 @@ enum cmn_problem_kind {
     CMN_UNKNOWN_CLASS,
     CMN_EMPTY_BOX,
     CMN_BOX_OUTSIDE,
+    CMN_BOX_CUT,
     CMN_MANY_BOXES,
     CMN_NO_LABEL,
     CMN_MANY_LABELS,

@@ -19,6 +19,7 @@
 #include "base/memory.h"
 #include "base/output.h"
 #include "base/random.h"
+#include "config/cfg_keys.h"
 #include "config/pairs.h"
 #include "data/image_cache.h"
 #include "data/scatter.h"
@@ -358,7 +359,7 @@ void cmn_session_data(struct cmn_session *s, const struct cmn_data_cfg *d)
     const char *valid = s->options.validate && d->valid ? d->valid : "";
 
     copy_name(s->backup, d->backup ? d->backup : "");
-    copy_name(s->train_list, d->train ? d->train : "data/train.list");
+    copy_name(s->train_list, d->train ? d->train : cmn_data_train_list(s->command->answer == CMN_BOXES));
     copy_name(s->valid_list, valid);
     copy_name(s->names, d->names ? d->names : "");
     open_backup(s);

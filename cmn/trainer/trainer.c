@@ -14,6 +14,7 @@
 #include "base/stop_request.h"
 #include "base/timeline.h"
 #include "engine/convolution.h"
+#include "engine/inference.h"
 #include "engine/replicas.h"
 #include "report/report.h"
 #include "trainer/extensions.h"
@@ -65,6 +66,34 @@ static void check_name(const struct cmn_session *s, const char *name)
     }
 }
 
+/* Rank 0 warns of a file of names that does not fit the network: a training does without names, and
+ * what comes after it does not. */
+static void check_names(const struct cmn_session *s, int classes)
+{
+    FILE *file;
+    char line[256];
+    int lines = 0, n = 0;
+
+    if (s->topology.rank || !s->names[0] || s->command->answer != CMN_BOXES) {
+        return;
+    }
+    file = fopen(s->names, "re");
+    if (!file) {
+        cmn_warn("names=%s in the .data file: %s", s->names, strerror(errno));
+        return;
+    }
+    while (fgets(line, sizeof line, file)) { /* blank lines at the end do not count */
+        lines++;
+        n = strspn(line, " \t\r\n") < strlen(line) ? lines : n;
+    }
+    fclose(file);
+    if (n < classes) {
+        cmn_warn(CMN_TOO_FEW_NAMES, s->names, n, "names", classes);
+    } else if (n > classes) {
+        cmn_warn("%s: %d lines for classes=%d", s->names, n, classes);
+    }
+}
+
 void cmn_trainer_resume(struct cmn_trainer *t)
 {
     struct cmn_session *s = t->session;
@@ -72,6 +101,7 @@ void cmn_trainer_resume(struct cmn_trainer *t)
     if (t->model.attached && s->backup[0] && s->command->does == CMN_TRAINS &&
         !t->step.checkpointing) {
         check_name(s, t->model.name);
+        check_names(s, cmn_net_detected_classes(t->model.net));
         t->step.checkpointing = cmn_resume(&t->step);
     }
 }
@@ -198,7 +228,9 @@ static void start(struct cmn_trainer *t)
                   s->options.epochs);
     }
     if (cmn_model_validates(&t->model)) {
-        if (!s->valid.images) {
+        if (s->valid.images) {
+            cmn_images_require(s->valid.paths, s->valid.images, &s->topology);
+        } else {
             cmn_boxes_check(net, &s->boxes, &s->topology);
         }
     } else if (s->options.validate && s->options.patience) {

@@ -413,7 +413,7 @@ trained_with() {
     fails_clearly_on 2 'no/such.json: No such file' detector map boxes.data yolo.cfg yolo.weights -json no/such.json -cmn
     fails_clearly_on 2 'results/comp4.*No such file' detector valid boxes.data yolo.cfg yolo.weights -cmn
     mkdir results
-    data eval=imagenet classes=200
+    data eval=imagenet
     fails_clearly_on 2 'eval=imagenet in the .data file is for at least 200 classes, and the network has 3' \
         detector valid boxes.data yolo.cfg yolo.weights -cmn
     head -n 2 names >two

@@ -22,7 +22,7 @@ static const char *const nets[] = {
 
 /* What the check has told, a line each, without advice. */
 static char told[4096];
-static int faults;
+static int faults, epochs = 1;
 
 static void tell(void *to, enum cmn_cfg_fault fault, int line, const char *text)
 {
@@ -49,8 +49,12 @@ static const char *check(const char *driver, enum cmn_answer answer, const char 
 {
     const struct cmn_cfg_listener listener = {tell, NULL};
     struct cmn_cfg_file c, d = {0};
-    struct cmn_cfg_question q = {
-        .name = "x.cfg", .data_name = "x.data", .driver = driver, .answer = answer, .trains = 1};
+    struct cmn_cfg_question q = {.name = "x.cfg",
+                                 .data_name = "x.data",
+                                 .driver = driver,
+                                 .answer = answer,
+                                 .trains = 1,
+                                 .epochs = epochs};
 
     told[0] = '\0';
     faults = 0;
@@ -241,6 +245,27 @@ static const struct {
      "2147483647: make it smaller"},
     {NULL, CMN_NO_ANSWER, NET "[softmax]\n[connected]\noutput=2\n[softmax]\n", NULL,
      "x.cfg:5: [softmax] compares 192 values with a truth of 2, that of the last layer"},
+    {NULL, CMN_NO_ANSWER, "[net] # of a test\ninputs=3\n[softmax];\n", NULL, NULL},
+    {NULL, CMN_NO_ANSWER, "[net]\ninputs=3\n[softmax\n", NULL,
+     "x.cfg:3: [softmax: the head of a section ends with ]"},
+    {NULL, CMN_NO_ANSWER, "[net]\ninputs=3\n[softmax]x=1]\n", NULL,
+     "x.cfg:3: [softmax]x=1] is no layer: this Darknet has "},
+    {NULL, CMN_NO_ANSWER, "\xff\xfe[net]\n", NULL,
+     "x.cfg:1: UTF-16 text: save the file as UTF-8\n"},
+    {NULL, CMN_NO_ANSWER, "[net]\ninputs=3\n[softmax]\n",
+     "\xfe\xff"
+     "classes=3\n",
+     "x.data:1: UTF-16 text: save the file as UTF-8\n"},
+    {NULL, CMN_NO_ANSWER, "[net]\ninputs=3\n[softmax]\n", "classes=3\n[net]\nbatch=1\n[yolo]\n",
+     "x.data:2: [net]: a .data file has no sections: is this the cfg? The .data file comes "
+     "first\n"},
+    {NULL, CMN_NO_ANSWER, "[net]\ninputs=3\n[softmax]\n", "train=\"a.list\"\n",
+     "x.data:1: train=\"a.list\": write it without the quotes, which would be a part of it\n"},
+    {NULL, CMN_NO_ANSWER, "[net]\ninputs=3\n[softmax]\n", "train=a.list # mine\n",
+     "x.data:1: train=a.list # mine: Darknet takes all of it for the value: it knows no comment, ~ "
+     "or $ there\n"},
+    {NULL, CMN_NO_ANSWER, "[net]\ninputs=3\n[softmax]\n", "backup=~/w\n",
+     "x.data:1: backup=~/w: Darknet takes all of it"},
     {"detector", CMN_BOXES,
      "[net]\nwidth=64\nheight=64\nchannels=3\n[convolutional]\nfilters=3\n[maxpool]\nsize=64\n"
      "stride=64\npadding=0\n[upsample]\nstride=64\n[shortcut]\nfrom=-3\n[convolutional]\nfilters="
@@ -259,6 +284,32 @@ static void each_fault_has_its_line(void **state)
             print_error("# case %zu: %s, not %s\n", i, said, cases[i].line ? cases[i].line : "");
         }
         assert_true(cases[i].line ? !strncmp(said, cases[i].line, strlen(cases[i].line)) : !faults);
+    }
+}
+
+/* A detector's training that has no end would have no beginning, either. */
+static void a_training_needs_iterations(void **state)
+{
+    static const char net[] = NET "%s[convolutional]\nfilters=16\n" HEAD;
+    static const struct {
+        const char *line, *says;
+    } nets[] = {{"", "x.cfg:1: [net] without max_batches: nothing would be trained: write "
+                     "max_batches=N, or cmn_epochs=N\n"},
+                {"max_batches=0\n", "x.cfg:5: max_batches=0: nothing would be trained"},
+                {"max_batches=9\n", ""},
+                {"cmn_epochs=3\n", ""}};
+    char text[512];
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(nets); i++) {
+        const char *said;
+        snprintf(text, sizeof text, net, nets[i].line);
+        epochs = 0;
+        said = check("detector", CMN_BOXES, text, NULL);
+        assert_memory_equal(said, nets[i].says, strlen(nets[i].says));
+        assert_int_equal(faults, nets[i].says[0] != '\0');
+        assert_string_equal(check("classifier", CMN_NO_ANSWER, NET "[softmax]\n", NULL), "");
+        epochs = 1;
     }
 }
 
@@ -292,6 +343,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_number_has_its_limits),
         cmocka_unit_test(each_fault_has_its_line),
+        cmocka_unit_test(a_training_needs_iterations),
         cmocka_unit_test(no_cfg_of_upstream_is_refused),
     };
 

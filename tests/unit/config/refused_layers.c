@@ -8,7 +8,7 @@
 
 static const char *section(const char *name)
 {
-    return cmn_refused_layer(name, name, "");
+    return cmn_refused_layer(name, name, "", 0);
 }
 
 static void pjreddie(void **state)
@@ -24,13 +24,13 @@ static void pjreddie(void **state)
     for (size_t i = 0; i < COUNT(accepted); i++) {
         assert_null(section(accepted[i]));
     }
-    assert_non_null(cmn_refused_layer("[convolutional]", "binary", "1"));
-    assert_non_null(cmn_refused_layer("[conv]", "xnor", "1"));
-    assert_null(cmn_refused_layer("[conv]", "xnor", "0"));
-    assert_null(cmn_refused_layer("[connected]", "xnor", "1"));
-    assert_non_null(cmn_refused_layer("[net]", "time_steps", "2"));
-    assert_null(cmn_refused_layer("[network]", "time_steps", "1"));
-    assert_null(cmn_refused_layer("[net]", "track", "1"));
+    assert_non_null(cmn_refused_layer("[convolutional]", "binary", "1", 0));
+    assert_non_null(cmn_refused_layer("[conv]", "xnor", "1", 0));
+    assert_null(cmn_refused_layer("[conv]", "xnor", "0", 0));
+    assert_null(cmn_refused_layer("[connected]", "xnor", "1", 0));
+    assert_non_null(cmn_refused_layer("[net]", "time_steps", "2", 0));
+    assert_null(cmn_refused_layer("[network]", "time_steps", "1", 0));
+    assert_null(cmn_refused_layer("[net]", "track", "1", 0));
 }
 
 /* The tree stays AlexeyAB's: this test is the last one. */
@@ -50,9 +50,15 @@ static void alexeyab(void **state)
     for (size_t i = 0; i < COUNT(accepted); i++) {
         assert_null(section(accepted[i]));
     }
-    assert_null(cmn_refused_layer("[convolutional]", "xnor", "1"));
-    assert_non_null(cmn_refused_layer("[net]", "track", "1"));
-    assert_non_null(cmn_refused_layer("[network]", "time_steps", "3"));
+    assert_null(cmn_refused_layer("[convolutional]", "xnor", "1", 0));
+    assert_non_null(cmn_refused_layer("[net]", "track", "1", 0));
+    assert_non_null(cmn_refused_layer("[network]", "time_steps", "3", 0));
+    assert_null(cmn_refused_layer("[net]", "adversarial_lr", "0.5", CMN_USE_BOXES));
+    assert_non_null(cmn_refused_layer("[net]", "adversarial_lr", "0.5", CMN_USE_TRAINS));
+    assert_null(cmn_refused_layer("[net]", "adversarial_lr", "0.0", CMN_USE_TRAINS));
+    assert_non_null(cmn_refused_layer("[conv]", "share_index", "0", CMN_USE_TRAINS));
+    assert_null(cmn_refused_layer("[net]", "cutmix", "1", CMN_USE_TRAINS));
+    assert_non_null(cmn_refused_layer("[net]", "cutmix", "1", CMN_USE_TRAINS | CMN_USE_BOXES));
 }
 
 int main(void)

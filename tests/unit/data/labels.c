@@ -70,7 +70,7 @@ static const struct {
     const char *line, *says;
 } bad[] = {
     {"1 .5 .5 .3", ""},
-    {"1 .5 .5 .3 .3 .9", ""},
+    {"1 .5 .5 .3 .3 .9", "six numbers"},
     {"1 0.23 0.26 0.53 0.26 0.53 0.56 0.23 0.56", "polygon"},
     {"1 .5 .5 .3 .3 1 .5 .5 .3 .3", ""},
     {"1.0 .5 .5 .3 .3", "the class is its number"},

@@ -501,6 +501,50 @@ static void signals_do_not_cut_an_image(void **state)
     free(whole);
 }
 
+/* ---- what a viewer would turn ---- */
+
+/* A JPEG's seed with an EXIF part behind its first mark, of `exif` with n bytes, of which the first
+ * `kept` are there. */
+static int turned(const char *exif, size_t n, size_t kept)
+{
+    int size = read_fuzzed(SEEDS, "rgb-jpg");
+    unsigned char *pixels;
+
+    memmove(bytes + 2 + 4 + kept, bytes + 2, (size_t)size - 2);
+    bytes[2] = 0xff;
+    bytes[3] = 0xe1;
+    bytes[4] = 0;
+    bytes[5] = (unsigned char)(kept + 2);
+    memcpy(bytes + 6, exif, kept);
+    assert_true(kept <= n);
+    pixels = decode(size + 4 + (int)kept, 0);
+    assert_non_null(pixels);
+    free(pixels);
+    return cmn_pixels_turned();
+}
+
+static void orientations(void **state)
+{
+    static const char big[] = "Exif\0\0MM\0*\0\0\0\x8\0\x2\x1\xf\0\x2\0\0\0\x1zzzz"
+                              "\x1\x12\0\x3\0\0\0\x1\0\x6\0\0\0\0\0\0";
+    static const char little[] = "Exif\0\0II*\0\x8\0\0\0\x1\0"
+                                 "\x12\x1\x3\0\x1\0\0\0\x3\0\0\0\0\0\0\0";
+    static const char upright[] = "Exif\0\0II*\0\x8\0\0\0\x1\0"
+                                  "\x12\x1\x3\0\x1\0\0\0\x1\0\0\0\0\0\0\0";
+    static const char far_away[] = "Exif\0\0MM\0*\xff\xff\xff\xff\0\x1";
+
+    (void)state;
+    assert_true(turned(big, sizeof big - 1, sizeof big - 1));
+    assert_true(turned(little, sizeof little - 1, sizeof little - 1));
+    assert_false(turned(upright, sizeof upright - 1, sizeof upright - 1));
+    assert_false(turned(far_away, sizeof far_away - 1, sizeof far_away - 1));
+    for (size_t kept = 0; kept < 40; kept++) {
+        assert_false(turned(big, sizeof big - 1, kept));
+    }
+    free(decode_seed("rgb-jpg", 0));
+    assert_false(cmn_pixels_turned());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -515,6 +559,7 @@ int main(void)
         cmocka_unit_test(bmps_that_were_read_wrongly),
         cmocka_unit_test(pngs_of_all_kinds),
         cmocka_unit_test(signals_do_not_cut_an_image),
+        cmocka_unit_test(orientations),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
