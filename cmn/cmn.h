@@ -401,6 +401,9 @@ int cmn_global_index(int i);
  * ranks write. A file that cannot be opened ends the job. */
 FILE *cmn_open_result(const char *name);
 
+/* Local, thread-safe. AlexeyAB's read_boxes() calls it if an image has no label file: warns once. */
+void cmn_without_labels(const char *file);
+
 /* Local. AlexeyAB's load_weights() calls it if a file has more values than the network: warns, or
  * in an evaluation ends the job. */
 void cmn_more_weights(const char *file);

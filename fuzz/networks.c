@@ -2,6 +2,7 @@
 #include "fuzz.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "darknet.h"
@@ -68,6 +69,59 @@ static void write_clean(const char *name, const struct cmn_cfg_file *from)
     }
 }
 
+/* Cleans a list of the .data file. Returns whether a training refuses it. */
+static int refuses_list(const char *name, int images)
+{
+    FILE *file = fopen(name, "r");
+    char *text = NULL;
+    size_t room = 0;
+    ssize_t n;
+    long left;
+
+    if (!file) {
+        return 0; /* Darknet says so */
+    }
+    n = getdelim(&text, &room, EOF, file);
+    fclose(file);
+    left = n > 0 ? cmn_list_clean(text, (size_t)n, images) : -1;
+    if (left >= 0 && (file = fopen(name, "w"))) {
+        fwrite(text, 1, (size_t)left, file);
+        fclose(file);
+    }
+    free(text);
+    return left < 0;
+}
+
+/* Returns whether a training refuses the labels of a classifier: too few, or an empty one. */
+static int refuses_labels(const char *name, int classes)
+{
+    FILE *file = fopen(name, "r");
+    char *line = NULL;
+    size_t room = 0;
+    int n = 0;
+
+    while (file && n < classes && getline(&line, &room, file) > 1) {
+        n++;
+    }
+    if (file) {
+        fclose(file);
+    }
+    free(line);
+    return file && n < classes;
+}
+
+static int refuses_lists(const struct cmn_cfg_file *data, const struct cmn_command *command)
+{
+    const char *labels = cmn_cfg_text(data, -1, "labels", "data/labels.list");
+    int refused = refuses_list(cmn_cfg_text(data, -1, "train", "data/train.list"), 1);
+
+    if (command && command->answer == CMN_CLASSES && !cmn_cfg_int(data, -1, "tag", 0)) {
+        refused |= refuses_list(labels, 0);
+        refused |= refuses_labels(labels, cmn_cfg_int(data, -1, "classes", 2));
+    }
+    return refused;
+}
+
 int fuzz_refused(const char *name, const char *data_name, const struct cmn_command *command)
 {
     const struct cmn_cfg_listener listener = {count, &(int){0}};
@@ -87,6 +141,7 @@ int fuzz_refused(const char *name, const char *data_name, const struct cmn_comma
     write_clean(name, &cfg);
     if (q.data) {
         write_clean(data_name, &data);
+        *(int *)listener.to |= refuses_lists(&data, command);
     }
     cmn_cfg_free(&cfg);
     cmn_cfg_free(&data);

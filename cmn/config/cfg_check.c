@@ -395,6 +395,24 @@ static void advise(struct cmn_cfg_walk *w, int classes)
     }
 }
 
+/* What finds boxes squashes its input by itself. */
+static void advise_activation(struct cmn_cfg_walk *w)
+{
+    const struct cmn_cfg_file *cfg = w->q->cfg;
+    const struct cmn_cfg_line *before = cmn_cfg_find(cfg, w->section - 1, NULL),
+                              *l = cmn_cfg_find(cfg, w->section - 1, "activation");
+    char type[32];
+
+    cmn_cfg_section_name(before->key, type, sizeof type);
+    if (!strcmp(type, "convolutional") && (!l || strncmp(l->value, "linear", 6)) &&
+        !cmn_cfg_int(cfg, w->section, "new_coords", 0) && strcmp(w->type, "detection") != 0) {
+        cmn_cfg_tell(w, CMN_CFG_ADVICE, l ? l : before,
+                     "%s before %s: it takes numbers of any sign: write activation=linear",
+                     l ? "this activation" : "[convolutional] without activation= is logistic",
+                     w->head->key);
+    }
+}
+
 /* ---- what a command needs ---- */
 
 /* The last layer that a command needs, and the shape of its images: 3 channels, or a square. */
@@ -543,6 +561,9 @@ static void check_same_boxes(struct cmn_cfg_walk *w, struct seen *seen)
                      "layers that find boxes need the same classes= and max=: here %d classes and "
                      "%.0f numbers of truth, before %d and %.0f",
                      classes, truths, seen->classes, seen->max);
+    }
+    if (w->q->trains && !w->drawn && w->section > 1) {
+        advise_activation(w);
     }
     if (seen->classes < 0 && w->q->trains && !w->drawn) {
         advise(w, classes);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 
 /* Removes all blanks (CMN_CFG_BLANKS_GO), or those at both ends. */
@@ -99,6 +100,36 @@ void cmn_cfg_parse(struct cmn_cfg_file *cfg, FILE *file, enum cmn_cfg_blanks bla
         }
         s = end ? end + 1 : NULL;
     }
+}
+
+long cmn_list_clean(char *text, size_t bytes, int images)
+{
+    enum { MOST = 4000 }; /* Darknet has 4096 bytes for a name */
+    char *from = cmn_cfg_behind_mark(text), *to = text, *end = text + bytes;
+
+    if (cmn_text_is_utf16(text)) {
+        return cmn_fail("UTF-16 text: save the file as UTF-8");
+    }
+    if (strlen(text) != bytes) {
+        return cmn_fail("byte %zu is 0, which no text has: write the file anew", strlen(text) + 1);
+    }
+    while (from < end) { /* the last line's end may take the place of the 0 */
+        size_t n = strcspn(from, "\n");
+        char *next = from + n + 1;
+        while (n && strchr(images ? " \t\r" : "\r", from[n - 1])) {
+            n--;
+        }
+        if (n >= MOST) {
+            return cmn_fail("a line has %zu bytes, and a name may have %d", n, MOST - 1);
+        }
+        if (!images || n) {
+            memmove(to, from, n);
+            to[n] = '\n';
+            to += n + 1;
+        }
+        from = next;
+    }
+    return to == text ? cmn_fail("the list is empty") : to - text;
 }
 
 void cmn_cfg_free(struct cmn_cfg_file *cfg)

@@ -33,6 +33,12 @@ enum cmn_cfg_blanks { CMN_CFG_BLANKS_GO, CMN_CFG_BLANKS_STAY };
 void cmn_cfg_parse(struct cmn_cfg_file *cfg, FILE *file, enum cmn_cfg_blanks blanks);
 void cmn_cfg_free(struct cmn_cfg_file *cfg);
 
+/* Cleans the text of a list, of `bytes` and a 0 behind them, in place: without a byte order mark, the
+ * ends of lines as Windows writes them and, in a list of images, blank lines and blanks behind
+ * names. Each line has an end. Returns the number of bytes, or -1 with a reason: the list is empty,
+ * no text, or has a name that is too long for Darknet. */
+long cmn_list_clean(char *text, size_t bytes, int images);
+
 /* Returns the first line of the section that has this key, or for `key` NULL the section's "[type]"
  * line. Returns NULL if there is none. */
 const struct cmn_cfg_line *cmn_cfg_find(const struct cmn_cfg_file *cfg, int section,

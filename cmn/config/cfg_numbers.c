@@ -366,10 +366,13 @@ int cmn_cfg_number_check(const struct cmn_cfg_number *number, const char *value,
     return 0;
 }
 
-/* Prints a line as Darknet reads it: a remark behind a number would count as a part of a list. */
+/* Prints a line as Darknet reads it: a comment behind a number would count as a part of a list, and
+ * one behind a word would make it unknown. Names of files may have these letters. */
 static void print_line(const struct cmn_cfg_line *l, const char *section, FILE *to)
 {
     int n = (int)strlen(l->value);
+    int is_file = !section || !strcmp(l->key, "tree") || !strcmp(l->key, "map") ||
+                  !strncmp(l->key, "cmn_", 4);
 
     if (l->key[0] == '[') {
         fprintf(to, "%s\n", l->key);
@@ -378,6 +381,8 @@ static void print_line(const struct cmn_cfg_line *l, const char *section, FILE *
     if (cmn_cfg_number_find(section, l->key)) {
         n = (int)strcspn(l->value, " \t#;");
         n = strchr(l->value, ',') ? (int)strcspn(l->value, "#;") : n;
+    } else if (!is_file) {
+        n = (int)strcspn(l->value, "#;");
     }
     fprintf(to, "%s=%.*s\n", l->key, n, l->value);
 }

@@ -14,13 +14,6 @@
 
 enum { FIELDS = 5, MOST_CLASS = 1 << 24 }; /* a float holds every whole number up to this one */
 
-int cmn_label_name_ends(const char *name)
-{
-    size_t n = strlen(name);
-
-    return n >= 4 && !strcmp(name + n - 4, ".txt");
-}
-
 int cmn_labels_open(struct cmn_labels *l, const char *name)
 {
     *l = (struct cmn_labels){.name = name, .file = fopen(cmn_scatter_path(name), "re")};

@@ -27,9 +27,6 @@ struct cmn_labels {
     int failed; /* the file cannot be read further */
 };
 
-/* Returns whether the name is that of a label file, which ends with .txt. */
-int cmn_label_name_ends(const char *name);
-
 /* Opens the copy of the file that this host has (data/scatter.h). Returns 0, or an errno. `name`
  * must outlive it. */
 int cmn_labels_open(struct cmn_labels *l, const char *name);

@@ -75,6 +75,15 @@ const char *cmn_scatter_path(const char *name)
     return path;
 }
 
+void cmn_scatter_require(char *const *paths, int n, const struct cmn_topology *t)
+{
+    for (int i = t->rank; i < n; i += t->size) {
+        if (access(cmn_scatter_path(paths[i]), R_OK)) {
+            cmn_fatal("Cannot load image \"%s\" of the valid list: %s", paths[i], strerror(errno));
+        }
+    }
+}
+
 static _Noreturn void refuse_folder(const char *folder, const char *why)
 {
     cmn_fatal("cmn_cache_dir: %s: %s: name a folder on a disk of each host that this user may "

@@ -35,4 +35,8 @@ void cmn_scatter_send(int resumed, int bar);
  * than rank 0's, the path of its copy, which is valid until the thread's next call. */
 const char *cmn_scatter_path(const char *name);
 
+/* Local. Ends the job if one of this rank's part of n images is not there: before an epoch is
+ * trained that the first validation would lose. */
+void cmn_scatter_require(char *const *paths, int n, const struct cmn_topology *t);
+
 #endif

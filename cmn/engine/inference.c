@@ -1,15 +1,10 @@
 /* Running a network on images. */
 #include "engine/inference.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "data/scatter.h"
 #include "engine/darknet_net.h"
 #include "engine/darknet_tree.h"
 #include "engine/net.h"
@@ -59,15 +54,6 @@ void cmn_image_free(struct cmn_image *image)
 {
     free(image->data);
     image->data = NULL;
-}
-
-void cmn_images_require(char *const *paths, int n, const struct cmn_topology *t)
-{
-    for (int i = t->rank; i < n; i += t->size) {
-        if (access(cmn_scatter_path(paths[i]), R_OK)) {
-            cmn_fatal("Cannot load image \"%s\" of the valid list: %s", paths[i], strerror(errno));
-        }
-    }
 }
 
 /* ---- predictions ---- */

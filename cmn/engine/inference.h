@@ -8,7 +8,6 @@
 #include <stddef.h>
 
 #include "engine/net_tree.h"
-#include "mpi/topology.h"
 
 struct cmn_net;
 
@@ -40,10 +39,6 @@ struct cmn_image {
 struct cmn_image cmn_image_load(const struct cmn_net *net, const char *path,
                                 enum cmn_image_fit fit);
 void cmn_image_free(struct cmn_image *image);
-
-/* Local. Ends the job if one of this rank's part of n images is not there, before an epoch is
- * trained that the first validation would lose. */
-void cmn_images_require(char *const *paths, int n, const struct cmn_topology *t);
 
 /* ---- predictions ---- */
 

@@ -62,4 +62,7 @@ char **cmn_read_names(const char *file, int *n);
 enum { CMN_LABEL_FILE = 4096 };
 const char *cmn_label_file(const char *image, char name[CMN_LABEL_FILE]);
 
+/* Returns whether the name is that of a label file, which ends with .txt. */
+int cmn_label_name_ends(const char *name);
+
 #endif

@@ -9,7 +9,6 @@
 #include "convolutional_layer.h"
 
 #include "base/memory.h"
-#include "data/labels.h"
 
 const struct cmn_tree cmn_tree = {
     .whose = "AlexeyAB's", .has_more = 1, .numbers_revisions = 1, /* it writes 5 */
@@ -39,8 +38,8 @@ static int has_streams(const network *net)
     return 0;
 }
 
-/* What does not work with -cmn, and is not in a line of the cfg alone (config/refused_layers.c has
- * the others); docs/use/alexeyab.md has the same rows. */
+/* What does not work with -cmn, and that no line of the cfg tells by itself: those are in
+ * config/refused_layers.c. docs/use/alexeyab.md has the same rows. */
 const char *cmn_tree_refusal(const network *net, char *const *words)
 {
     static const network none;

@@ -1,6 +1,5 @@
 /* The functions of darknet_tree.h for pjreddie's Darknet. */
 #include "config/cfg_check.h"
-#include "data/labels.h"
 #include "engine/darknet_tree.h"
 
 #include <stddef.h>

@@ -215,42 +215,19 @@ static int is_list(const char *name)
     return !strcmp(name, cmn_job.train_list);
 }
 
-/* Returns a copy of a list, whose stream it closes, without ends of lines as Windows writes them, a
- * mark of its encoding and, in a list of images, blank lines and blanks behind names. */
+/* Returns a clean copy of a list, whose stream it closes. */
 static FILE *clean_list(FILE *file, const char *name)
 {
-    enum { MOST = 4000 }; /* Darknet has 4096 bytes for a name */
-    char *text = cmn_files_text(file), *from = cmn_cfg_behind_mark(text), *to = text, *end;
-    int images = is_list(name);
+    char *text = cmn_files_text(file);
+    long bytes;
 
-    if (cmn_text_is_utf16(text)) {
-        cmn_fatal("%s: UTF-16 text: save the file as UTF-8", name);
-    }
     fseek(file, 0, SEEK_END);
-    if ((size_t)ftell(file) != strlen(text)) {
-        cmn_fatal("%s: byte %zu is 0, which no text has: write the file anew", name,
-                  strlen(text) + 1);
-    }
+    bytes = cmn_list_clean(text, (size_t)ftell(file), is_list(name));
     fclose(file);
-    for (; *from; from = end) {
-        size_t n = strcspn(from, "\n");
-        end = from + n + (from[n] == '\n');
-        while (n && strchr(images ? " \t\r" : "\r", from[n - 1])) {
-            n--;
-        }
-        if (n >= MOST) {
-            cmn_fatal("%s: a line has %zu bytes, and a name may have %d", name, n, MOST - 1);
-        }
-        if (!images || n) {
-            memmove(to, from, n);
-            to[n] = '\n';
-            to += n + 1;
-        }
+    if (bytes < 0) {
+        cmn_fatal("%s: %s", name, cmn_reason());
     }
-    if (to == text) {
-        cmn_fatal("%s: the list is empty", name);
-    }
-    file = cmn_files_stream(text, (size_t)(to - text));
+    file = cmn_files_stream(text, (size_t)bytes);
     free(text);
     return file;
 }

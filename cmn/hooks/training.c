@@ -246,6 +246,17 @@ static void tell_fault(const char *file, int box, const struct cmn_label *l)
     }
 }
 
+void cmn_without_labels(const char *file)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+
+    if (cmn_job.on && !atomic_flag_test_and_set(&told)) {
+        cmn_warn("%s: no label file: its image counts as one without objects. 'darknet cmn doctor' "
+                 "lists all such images",
+                 file);
+    }
+}
+
 float *cmn_read_labels(const char *file, int *n)
 {
     enum { NUMBERS = 5 };

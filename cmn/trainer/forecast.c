@@ -11,8 +11,8 @@
 
 /* ---- the network ---- */
 
-/* Tools divide the batch of a cfg as this command does, the training of a classifier. */
-static const struct cmn_command training = {"a", "cfg", CMN_TRAINS, CMN_CLASSES, CMN_IN_BOTH, ""};
+/* Tools divide the batch of a cfg as a training does, whatever it trains. */
+static const struct cmn_command training = {"a", "cfg", CMN_TRAINS, CMN_NO_ANSWER, CMN_IN_BOTH, ""};
 
 struct look {
     const struct cmn_session *session;

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "base/stop_request.h"
 #include "base/timeline.h"
+#include "data/scatter.h"
 #include "engine/convolution.h"
 #include "engine/inference.h"
 #include "engine/replicas.h"
@@ -229,7 +230,7 @@ static void start(struct cmn_trainer *t)
     }
     if (cmn_model_validates(&t->model)) {
         if (s->valid.images) {
-            cmn_images_require(s->valid.paths, s->valid.images, &s->topology);
+            cmn_scatter_require(s->valid.paths, s->valid.images, &s->topology);
         } else {
             cmn_boxes_check(net, &s->boxes, &s->topology);
         }
@@ -280,6 +281,9 @@ static void say_untrained(const struct cmn_trainer *t, const char *file)
     cmn_say("nothing to train: iteration %zu of %d is reached already; raise max_batches or "
             "cmn_epochs, or start over with -clear",
             cmn_net_iteration(net), cmn_net_last_iteration(net));
+    if (!t->step.kept.resumed) { /* what is there was trained, and what comes now was not */
+        cmn_weights_file_keep_newer(file, 0);
+    }
 }
 
 /* Returns whether the training continues after weights could not be saved, because its checkpoints

@@ -158,7 +158,7 @@ load alexeyab
     cp -L d/5.png d/wrong.png
     echo '10 .5 .5 .6 .8' >d/wrong.txt
     echo d/wrong.png >>valid.list
-    wrong='d/wrong.txt: box 1 is of class 10, and the network knows the classes 0 to 9'
+    wrong='d/wrong.txt:1: class 10, and with classes=10 they are 0 to 9'
     says "$wrong" "${train[@]}"
     says "$wrong" "${train[@]}" -map -cmn_validate 0
     says "$wrong" detector map digits.data net.cfg w.weights
@@ -411,33 +411,30 @@ END
     # It has them.
     "$DARKNET" cmn list -md elsewhere >elsewhere.log
     run -1 grep -e -map elsewhere.log
-    # Each row of its table; a rank alone refuses as many do.
-    keys=$(sed -nE 's/^        \{"([a-z_]+)", n->.*/\1/p' "$REPO/cmn/engine/tree_alexeyab.c")
+    # Each row of its tables; a rank alone refuses as many do, and the doctor as a training.
+    keys=$(sed -nE '/^#ifndef/q; s/^    \{"\[net\]", "\[network\]", "([a-z_]+)", 0, OTHER, TRAINS.*/\1/p' "$REPO/cmn/config/refused_layers.c")
     [[ $(wc -l <<<"$keys") -ge 4 ]]
+    [[ $ALEXEYAB_BUILD == *-opencv* ]] || keys+=' mosaic'
     for key in $keys; do
-        case $key in
-            contrastive) also='batch=18' ;;
-            *) also= ;;
-        esac
-        # shellcheck disable=SC2086  # keys and their values
-        tiny "$key=1" $also >net.cfg
+        tiny "$key=1" >net.cfg
+        line="net.cfg:$(grep -n "^$key=1" net.cfg | cut -d : -f 1): $key=1: "
         run -1 timeout "$HANG_LIMIT" "$DARKNET" detector train digits.data net.cfg -dont_show -cmn
-        [[ $output == *"$key in the cfg: "* ]]
+        [[ $output == *"] $line"* ]]
+        run -1 "$DARKNET" cmn doctor digits.data net.cfg
+        [[ $output == *"  $line"* ]]
     done
+    tiny contrastive=1 batch=18 >net.cfg
+    run -1 timeout "$HANG_LIMIT" "$DARKNET" detector train digits.data net.cfg -dont_show -cmn
+    [[ $output == *'contrastive in the cfg: '* ]]
     net_section channels=3 width=64 height=64 >net.cfg
     printf '%s\n' '[convolutional]' filters=3 size=3 stride=1 pad=1 activation=linear '[convolutional]' filters=3 size=3 stride=1 pad=1 \
         activation=linear share_index=0 '[avgpool]' '[softmax]' groups=1 >>net.cfg
     run -1 timeout "$HANG_LIMIT" "$DARKNET" classifier train digits.data net.cfg -dont_show -cmn
-    [[ $output == *"share_index in the cfg: this Darknet updates shared weights once for each layer that has them"* ]]
+    [[ $output == *"share_index=0: this Darknet updates shared weights once for each layer that has them"* ]]
     sed '/^\[convolutional\]/,$d' net.cfg >first.cfg
     printf '%s\n' '[batchnorm]' '[connected]' output=10 activation=linear '[softmax]' groups=1 >>first.cfg
     run -1 timeout "$HANG_LIMIT" "$DARKNET" classifier train digits.data first.cfg -dont_show -cmn
     [[ $output == *'[batchnorm] as the first layer: this Darknet writes'* ]]
-    if [[ $ALEXEYAB_BUILD != *-opencv* ]]; then
-        tiny mosaic=1 >mosaic.cfg
-        run -1 timeout "$HANG_LIMIT" "$DARKNET" detector train digits.data mosaic.cfg -dont_show -cmn
-        [[ $output == *'mosaic in the cfg: this program was built without OpenCV'* ]]
-    fi
     run -1 timeout "$HANG_LIMIT" "$DARKNET" classifier train digits.data net.cfg -topk -cmn
     [[ $output == *'-topk: with -cmn the answers are counted with cmn_validate'* ]]
     tiny ema_alpha=.998 cmn_ema=.9 >net.cfg

@@ -252,7 +252,7 @@ bad() {
     end_cfg 2 linear '[cost]' type=sse >numbers.cfg
     end_cfg 8 logistic '[cost]' type=sse >tag.cfg
     detector=(detector train data.data yolo.cfg)
-    bad labels/07.txt '07.txt: class 2, but there are 2 classes' "${detector[@]}" <<<'2 .5 .5 .3 .3'
+    bad labels/07.txt '07.txt:1: class 2, and with classes=2 they are 0 to 1' "${detector[@]}" <<<'2 .5 .5 .3 .3'
     bad labels/07.txt '07.txt:2: not a class and four numbers: 0 .5 .5 .3$' "${detector[@]}" <<<$'1 .5 .5 .3 .3\n0 .5 .5 .3'
     bad labels/07.txt '07.txt:1: .*0.56 .a polygon. Darknet trains with boxes: ' "${detector[@]}" \
         <<<'1 0.23 0.26 0.53 0.26 0.53 0.56 0.23 0.56'

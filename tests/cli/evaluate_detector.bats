@@ -374,7 +374,7 @@ trained_with() {
     map_everywhere mapped 2 3
     diff plain.txt one.txt
     printf '%s\n' 2 1 0 >map
-    fails_clearly_on 2 'box [0-9]+ is of class 3, and the network knows the classes 0 to 2$' detector map boxes.data mapped.cfg mapped.weights -cmn
+    fails_clearly_on 2 'txt:[0-9]+: class 3, and with classes=3 they are 0 to 2$' detector map boxes.data mapped.cfg mapped.weights -cmn
     printf '%s\n' 9 1 0 1 >map
     fails_clearly_on 2 'map:1: 9 is none of the classes 0 to 2 of \[yolo\] in mapped.cfg$' \
         detector map boxes.data mapped.cfg mapped.weights -cmn
@@ -426,7 +426,7 @@ trained_with() {
     fails_clearly_on 2 'finds no boxes: its last layer must be' detector map boxes.data plain.cfg plain.weights -cmn
     fails_clearly_on 2 'this network finds no boxes' detector recall boxes.data plain.cfg plain.weights -cmn
     echo '3 .5 .5 .1 .1' >>labels/7.txt
-    fails_clearly_on 2 'labels/7.txt: box [0-9]+ is of class 3, and the network knows the classes 0 to 2' \
+    fails_clearly_on 2 'labels/7.txt:[0-9]+: class 3, and with classes=3 they are 0 to 2' \
         detector map boxes.data yolo.cfg yolo.weights -cmn
     for ((i = 1; i <= IMAGES; i++)); do
         : >labels/$i.txt
@@ -449,7 +449,7 @@ trained_with() {
         plain detector train boxes.data mapped.cfg >said 2>&1
         for numbers in '0' '3 -1 70000' ''; do
             { grep -o '[-0-9]*' <<<"$numbers" || true; } >map
-            fails_clearly_on 2 'box [0-9]+ is of class [012], and the network knows the classes 0 to 2, to which its map= does not lead|map: the list is empty|map:1: 3 is none of the classes 0 to 2' detector train boxes.data mapped.cfg -cmn
+            fails_clearly_on 2 'txt:[0-9]+: class [012], and with classes=3 they are 0 to 2, to which its map= does not lead|map: the list is empty|map:1: 3 is none of the classes 0 to 2' detector train boxes.data mapped.cfg -cmn
         done
     done
 }

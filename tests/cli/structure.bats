@@ -54,9 +54,12 @@ END
 }
 
 # What -cmn refuses of AlexeyAB's keys and options has a reason for users, too.
-@test "docs/use/alexeyab.md names what cmn/engine/tree_alexeyab.c refuses" {
-    keys=$(sed -nE 's/^        \{"([A-Za-z_-]+)", .*/\1/p' cmn/engine/tree_alexeyab.c)
-    [[ $(wc -l <<<"$keys") -ge 5 ]]
+@test "docs/use/alexeyab.md names what is refused of AlexeyAB's tree" {
+    keys=$({
+        sed -nE 's/^        \{"([A-Za-z_-]+)", .*/\1/p' cmn/engine/tree_alexeyab.c
+        sed -nE 's/^    \{"\[[a-z]+\]", "\[[a-z]+\]", "([a-zA-Z_]+)", .*, OTHER, .*/\1/p' cmn/config/refused_layers.c
+    })
+    [[ $(wc -l <<<"$keys") -ge 10 ]]
     while IFS= read -r key; do
         grep -qE "^\| .*\`$key(=1)?\`.* \|" docs/use/alexeyab.md || { echo "no row for $key"; false; }
     done <<<"$keys"
