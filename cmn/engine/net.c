@@ -155,13 +155,6 @@ int cmn_net_detected_classes(const struct cmn_net *net)
     return cmn_net_box_classes(net, cmn_tree_detector(cmn_network(net)));
 }
 
-int cmn_label_name_ends(const char *name)
-{
-    size_t n = strlen(name);
-
-    return n >= 4 && !strcmp(name + n - 4, ".txt");
-}
-
 int cmn_net_label_class(const struct cmn_net *net, int class)
 {
     const layer *l = layer_of(net, cmn_tree_detector(cmn_network(net)));

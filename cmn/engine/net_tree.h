@@ -4,6 +4,7 @@
 #define CMN_NET_TREE_H
 
 #include <stddef.h>
+#include <string.h>
 
 struct cmn_net;
 
@@ -63,6 +64,11 @@ enum { CMN_LABEL_FILE = 4096 };
 const char *cmn_label_file(const char *image, char name[CMN_LABEL_FILE]);
 
 /* Returns whether the name is that of a label file, which ends with .txt. */
-int cmn_label_name_ends(const char *name);
+static inline int cmn_label_name_ends(const char *name)
+{
+    size_t n = strlen(name);
+
+    return n >= 4 && !strcmp(name + n - 4, ".txt");
+}
 
 #endif

@@ -202,7 +202,7 @@ void cmn_before_evaluator(struct network *net, const char *weights)
     }
     prints_names = !strcmp(cmn_job.command->verb, "map") ||
                    (!strcmp(cmn_job.command->verb, "valid") && !has_own_names(classes));
-    if (prints_names && classes > 0) {
+    if (prints_names && cmn_job.command->answer == CMN_BOXES) {
         cmn_boxes_names(cmn_job.names[0] ? cmn_job.names : "data/names.list", classes);
     }
 }

@@ -151,7 +151,7 @@ load alexeyab
     train=(detector train digits.data net.cfg)
     seq 0 8 >names
     says '-map: names has 9 names for classes=10 in the cfg: it needs one line for each class' "${train[@]}" -map
-    says 'names has 9 names for classes=10 in net.cfg: it needs one line for each class' detector map digits.data net.cfg w.weights
+    says 'names has 9 names for classes=10: add the missing ones' detector map digits.data net.cfg w.weights
     says 'names has 9 names for classes=10: add the missing ones' detector valid digits.data net.cfg w.weights
     seq 0 9 >names
     says 'Couldn'\''t open file: results/comp4_det_test_0.txt (No such file or directory): make its folder' detector valid digits.data net.cfg w.weights
@@ -175,7 +175,7 @@ load alexeyab
     done
     sed -i.kept 's/^[0-9]*/-1/' d/*.txt
     run -1 darknet_on 2 "${train[@]}" -cmn_validate 0 -dont_show -cmn
-    [[ $output == *'.txt: class -1 of box 1: classes count from 0'* ]]
+    [[ $output == *'.txt:1: class -1, and with classes=10 they are 0 to 9'* ]]
     for kept in d/*.kept; do
         mv "$kept" "${kept%.kept}"
     done
@@ -184,15 +184,57 @@ load alexeyab
     grep 'cmn: -map: digits.data names no valid= list: the mAP is that of the training list train.list' train.log
     rm out/net_final.weights
     small_data 24 4
-    sed -i '$d' labels.txt
-    says 'labels.txt has 9 labels for classes=10' classifier valid small.data net.cfg w.weights
-    for eval in 'kitti in the .data file is for at most 3 classes' 'imagenet in the .data file is for at most 200 classes and no fewer'; do
+    says 'small.data:1: classes=10, and the network of net.cfg has 1920 outputs' classifier valid small.data net.cfg w.weights
+    for eval in 'kitti in the .data file is for at most 3 classes' 'imagenet in the .data file is for at least 200 classes'; do
         sed "\$a eval=${eval%% *}" digits.data >eval.data
         says "eval=$eval, and the network has 10" detector valid eval.data net.cfg w.weights
     done
     seq 9999 >labels.txt
     sed -i 's/classes=10/classes=9999/' small.data
     says "net.cfg:$(grep -n '^classes' net.cfg | cut -d : -f 1): classes=10, and small.data:1 says classes=9999" classifier valid small.data net.cfg w.weights
+}
+
+@test "AlexeyAB's tree: what it would train or judge without a word is told, or refused" {
+    boxes 24
+    tiny max_batches=2 >net.cfg
+    detect_on 1
+    mv out/net_final.weights w.weights
+    # Weights of another network, and none.
+    sed 's/^filters=16/filters=8/' net.cfg >narrow.cfg
+    sed -i 's/^max=.*//' narrow.cfg
+    darknet_on 2 detector train digits.data narrow.cfg w.weights -dont_show -cmn -clear >train.log 2>&1
+    [[ $(grep -c "^cmn: w.weights has more values than the network of the cfg" train.log) -eq 1 ]]
+    run -1 darknet_on 2 detector map digits.data narrow.cfg w.weights -dont_show -cmn
+    [[ $output == *'w.weights has more values than the network of the cfg'* ]]
+    run -1 darknet_on 2 detector map digits.data net.cfg -dont_show -cmn
+    [[ $output == *'detector map needs weights: darknet detector map DATA CFG WEIGHTS -cmn'* ]]
+    # Label files: none, too many boxes, a name that leads to none.
+    rm d/*.txt
+    detect_on 2 -clear -cmn_validate 0
+    grep -E '^cmn.* d/[0-9]+.txt: no label file: its image counts as one without objects' train.log
+    for i in {0..23}; do for _ in {1..201}; do echo '1 .5 .5 .6 .8'; done >"d/$i.txt"; done
+    detect_on 2 -clear -cmn_validate 0
+    grep -E '^cmn.* d/[0-9]+.txt: 201 boxes; training takes 200 of them' train.log
+    for i in {0..23}; do mv "d/$i.png" "d/$i.jfif"; done
+    sed -i 's/png$/jfif/' train.list
+    run -1 darknet_on 2 detector train digits.data net.cfg -dont_show -cmn -clear -cmn_validate 0
+    [[ $output == *'.jfif: the name leads to no label file: names of images end with .jpg, .jpeg, .png'* ]]
+    # A list that no line names is divided, too.
+    mkdir data
+    sed -i 's/jfif$/png/' train.list
+    for i in {0..23}; do mv "d/$i.jfif" "d/$i.png"; done
+    mv train.list data/train.txt
+    sed -i '/^train=/d' digits.data
+    detect_on 2 -clear -cmn_validate 0 -cmn_epochs 1
+    grep -F 'data/train.txt' train.log
+    [[ $(jq '.[-1].iteration' out/net.json) -eq 1 ]]
+    # A classifier whose images have none of the labels.
+    small_data 24 4
+    sed -i 's/digit/figure/' labels.txt
+    classifier_cfg='[avgpool] [softmax]'
+    { net_section channels=3 width=28 height=28 batch=4 max_batches=2; printf '%s\n' '[convolutional]' filters=10 size=1 stride=1 activation=linear $classifier_cfg; } >c.cfg
+    run -1 darknet_on 2 classifier train small.data c.cfg -dont_show -cmn -cmn_validate 0
+    [[ $output == *'No label matches mnist/train/'*': one of labels= must be a part of each path'* ]]
 }
 
 @test "AlexeyAB's tree: cmn_patience: the same best weights and the same last iteration after a resume, also with -map" {

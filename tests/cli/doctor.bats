@@ -80,6 +80,36 @@ spoil() {
     diff <(grep -vE '^memory|^  free' alone.txt) <(grep -vE '^memory|^  free' report.txt)
 }
 
+@test "a detector whose images are not square, a comment behind a word, an image that viewers turn" {
+    boxes
+    sed -i 's/^height=32/height=64/; s/^activation=linear/& # as in all cfgs/; s/^policy=constant/& ; no steps/' my.cfg
+    doctor_on 1 my.data my.cfg
+    [[ $status -eq 0 && $(tail -n 1 report.txt) == 'doctor: nothing is wrong' ]]
+    sed -i 's/^activation=linear/activation=leaky/' my.cfg
+    # An EXIF part with orientation 6 behind the first mark of a JPEG.
+    tail -c +2 "$REPO/fuzz/seeds/image/rgb-jpg" >plain.jpg
+    { head -c 2 plain.jpg; printf '\xff\xe1\x00\x22Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0'; tail -c +3 plain.jpg; } >images/turned.jpg
+    echo '0 .5 .5 .2 .2' >labels/turned.txt
+    echo 'images/turned.jpg  ' >>train.list
+    doctor_on 1 my.data my.cfg
+    [[ $status -eq 0 ]]
+    line='images/turned.jpg: viewers turn this image by its EXIF part, and Darknet does not: boxes drawn in such a viewer lie elsewhere; turn its pixels (exiftran -ai, jhead -autorot)'
+    finds 'note: 1 image is turned by viewers' "train.list:31: $line"
+    grep -E '^  my.cfg:[0-9]+: this activation before \[yolo\]: it takes numbers of any sign: write activation=linear$' report.txt
+    # The training says the same, and of names, too.
+    sed -i 's/^max_batches=.*/max_batches=4/' my.cfg
+    printf '%s\n' ant '' bee cat >names.txt
+    echo 'images/turned.jpg  ' >train.list
+    darknet_on 2 detector train my.data my.cfg -cmn >train.log 2>&1
+    grep -F "$line. 'darknet cmn doctor' lists all such images" train.log
+    grep -F 'cmn: names.txt: 4 lines for classes=3' train.log
+    # An image of the valid list is missing: before anything is trained.
+    echo images/none.png >>valid.list
+    rm -r out
+    run -1 darknet_on 2 detector train my.data my.cfg -cmn
+    [[ $output == *'Cannot load image "images/none.png" of the valid list: No such file or directory'* && $output != *' avg,'* ]]
+}
+
 @test "images and label files: every mistake with its file and line, the same text on 1 and 3 ranks, status 1" {
     boxes
     spoil
@@ -100,7 +130,7 @@ spoil() {
         'train.list:7: labels/7.txt: no label file for images/7.png; create an empty one for an image without objects'
     # Of a file that has many, the first.
     finds 'fault: 5 labels cannot be read' 'labels/8.txt:1: not a class and four numbers: 0 nan .5 .2 .2' \
-        'labels/11.txt:1: not a class and four numbers: hello' 'labels/12.txt:1: not a class and four numbers: 0 .5 .5 .1 .1 .9' \
+        'labels/11.txt:1: not a class and four numbers: hello' 'labels/12.txt:1: not a class and four numbers: 0 .5 .5 .1 .1 .9 (six numbers, as with a confidence? a label has five: class x y width height)' \
         'train.list:13: labels/13.txt: Is a directory'
     finds 'fault: 2 boxes have an unknown class' 'labels/9.txt:2: class 3, and with classes=3 they are 0 to 2' \
         'labels/9.txt:4: class -1, and with classes=3 they are 0 to 2'

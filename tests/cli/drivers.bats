@@ -259,7 +259,7 @@ bad() {
     bad labels/07.txt '07.txt:1: .*: 1.0 .5 .5 .3 .3 .the class is its number, from 0 on.$' "${detector[@]}" <<<'1.0 .5 .5 .3 .3'
     bad labels/07.txt '07.txt:1: .*no comma' yolo train grid.cfg -data data.data <<<'0 0,5 0,5 0,3 0,3'
     bad labels/07.txt 'box without a place, or outside of its image' "${detector[@]}" <<<'1 0 0 .3 .3'
-    bad labels/07.txt '07.txt: class -1' yolo train grid.cfg -data data.data <<<'-1 .5 .5 .3 .3'
+    bad labels/07.txt '07.txt:1: class -1' yolo train grid.cfg -data data.data <<<'-1 .5 .5 .3 .3'
     bad labels/07.txt '07.txt: a box lies outside of its image' yolo train grid.cfg -data data.data <<<'0 0 0 .3 .3'
     bad numbers/labels/07.txt '07.txt: number 2 of 2 is missing' regressor train numbers.data numbers.cfg <<<'.5'
     bad tags/labels/07.txt '07.txt: tag -1' tag train tag.cfg -data tags.data <<<'-1'

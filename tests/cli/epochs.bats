@@ -91,6 +91,19 @@ rows() {
     [[ $(seen "out/mlp$FINAL.weights") == 160 ]]
 }
 
+@test "weights that were trained are kept where a file of weights leaves nothing to train" {
+    mlp_cfg batch=20 max_batches=5 >mlp.cfg
+    darknet_on 2 classifier train small.data mlp.cfg -cmn -cmn_checkpoint 0 >train.log 2>&1
+    cp "out/mlp$FINAL.weights" trained
+    head -c $(($(stat -c %s trained) - 16)) /dev/zero >zeros
+    { head -c 16 trained; cat zeros; } >start.weights # as many images
+    head -c 20 trained | tail -c 4 >/dev/null
+    darknet_on 2 classifier train small.data mlp.cfg start.weights -cmn -cmn_checkpoint 0 >train.log 2>&1
+    grep 'nothing to train: iteration [0-9]* of 5 is reached already' train.log
+    grep "out/mlp$FINAL.weights has seen .* it is kept as out/mlp$FINAL.weights.1" train.log
+    cmp trained "out/mlp$FINAL.weights.1"
+}
+
 @test "cmn_epochs that need more iterations than Darknet can count" {
     mlp_cfg batch=1 >mlp.cfg
     sed 's|.*|&|' train.list >one && for ((i = 0; i < 75; i++)); do cat one; done >train.list
