@@ -73,9 +73,9 @@ static const struct option table[] = {
      "stay those of equal parts (docs/use/exactness.md)",
      0, "cmn_exact=on"},
     {batch, "cmn_mixed", WORD, "off", "off, bf16", 0, 0, AT(mixed),
-     "bf16: GPUs compute a training's convolutions in bf16 (7 bits of mantissa), by cuDNN; "
-     "weights, "
-     "gradients and all else keep 32 bits (docs/use/gpu.md)",
+     "bf16: a training's convolutions in bf16 (7 bits of mantissa), by oneDNN where the processor "
+     "has it, or by cuDNN; weights, gradients and all else keep 32 bits "
+     "(docs/reference/performance.md)",
      0, NULL},
     {batch, "cmn_epochs", NUMBER, "off", "0 to 1000000 epochs, or off", 0, 1000000, AT(epochs),
      "end after this many epochs (passes over the training list); off: max_batches decides", 0,

@@ -71,9 +71,8 @@ static const struct cmn_pair table[] = {
     {"cmn_data=scatter", NULL, CMN_TRAINS_OTHER_FILES,
      "it sends images and labels of classifiers and detectors",
      "give every host the files (cmn_data=shared)"},
-    {"cmn_mixed=bf16", NULL, CMN_LACKS_HOOKS, "it has half precision of its own",
+    {"cmn_mixed=bf16", NULL, CMN_LACKS_GPU_HOOKS, "it has half precision of its own",
      "remove cmn_mixed, and build with CUDNN_HALF=1 (docs/use/gpu.md)"},
-    {"cmn_mixed=bf16", NULL, CMN_IS_ON_CPU, "cuDNN computes in bf16", "remove cmn_mixed"},
 };
 
 enum { PAIRS = sizeof table / sizeof table[0] };
@@ -83,6 +82,7 @@ static const char *const traits[CMN_TRAITS] = {
     [CMN_IS_ON_CPU] = "the CPU",
     [CMN_IS_ON_GPUS] = "GPUs",
     [CMN_LACKS_HOOKS] = "AlexeyAB's tree",
+    [CMN_LACKS_GPU_HOOKS] = "AlexeyAB's tree on GPUs",
     [CMN_TRAINS_IN_MEMORY] = "samples that lie in memory (`cifar train`)",
     [CMN_TRAINS_OTHER_FILES] = "commands other than classifier and detector",
     [CMN_USES_ADAM] = "adam=1 in the cfg",

@@ -14,6 +14,7 @@ enum cmn_trait {
     CMN_IS_ON_CPU,
     CMN_IS_ON_GPUS,
     CMN_LACKS_HOOKS,        /* built on AlexeyAB's tree, which calls only some hooks */
+    CMN_LACKS_GPU_HOOKS,    /* the same on GPUs */
     CMN_TRAINS_IN_MEMORY,   /* its samples are not files: cifar */
     CMN_TRAINS_OTHER_FILES, /* neither a classifier nor a detector */
     CMN_USES_ADAM,          /* adam=1 in the cfg */

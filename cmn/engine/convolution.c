@@ -13,9 +13,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __aarch64__
+#include <sys/auxv.h>
+#endif
 #include <uthash.h>
 
 #include "base/fatal.h"
+#include "base/float16.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cmn.h"
@@ -42,9 +46,10 @@ static layout_ref ref(const layout *l)
     return *l;
 }
 
-static dnnl_status_t layout_open(layout *l, int n, const dnnl_dims_t dims, dnnl_format_tag_t tag)
+static dnnl_status_t layout_open(layout *l, int n, const dnnl_dims_t dims, dnnl_data_type_t type,
+                                 dnnl_format_tag_t tag)
 {
-    return dnnl_memory_desc_create_with_tag(l, n, dims, dnnl_f32, tag);
+    return dnnl_memory_desc_create_with_tag(l, n, dims, type, tag);
 }
 
 static void layout_close(layout *l)
@@ -87,9 +92,10 @@ static layout_ref ref(const layout *l)
     return l;
 }
 
-static dnnl_status_t layout_open(layout *l, int n, const dnnl_dims_t dims, dnnl_format_tag_t tag)
+static dnnl_status_t layout_open(layout *l, int n, const dnnl_dims_t dims, dnnl_data_type_t type,
+                                 dnnl_format_tag_t tag)
 {
-    return dnnl_memory_desc_init_by_tag(l, n, dims, dnnl_f32, tag);
+    return dnnl_memory_desc_init_by_tag(l, n, dims, type, tag);
 }
 
 static void layout_close(layout *l)
@@ -143,6 +149,7 @@ struct operand {
 struct key {
     struct cmn_convolution shape;
     int result;
+    int in_bf16; /* its factors are rounded to bf16 */
 };
 
 struct convolution {
@@ -154,7 +161,7 @@ struct convolution {
 };
 
 static struct convolution *convolutions;
-static int used;
+static int used, in_bf16;
 static dnnl_engine_t engine;
 static dnnl_stream_t stream;
 /* Memory for blocked operands. `scratch` is shared: it serves the convolution that runs. */
@@ -227,13 +234,15 @@ static void open_operand(struct operand *o, const layout *plain, layout_ref bloc
 /* Returns whether a reorder of weights keeps each number exactly once; some versions of oneDNN do
  * not, see limit(). A blocked operand has more room than numbers: the rest of an input is 0, and
  * the rest of a result is not copied. */
-static int keeps_all(struct operand *o, const layout *plain, int is_result)
+static int keeps_all(struct operand *o, const layout *plain, int is_result, int rounds)
 {
-    enum { NUMBERS = 1 << 24 }; /* a float holds integers up to this exactly */
+    /* A float holds integers up to the first one exactly, and a bf16 up to the other. */
+    const size_t NUMBERS = rounds ? 1 << 8 : 1 << 24;
     size_t n = dnnl_memory_desc_get_size(ref(plain)) / sizeof(float), kept = 0;
-    size_t room = o->bytes / sizeof(float), from = is_result ? room : n, to = is_result ? n : room;
+    size_t room = o->bytes / (rounds ? sizeof(uint16_t) : sizeof(float));
+    size_t from = is_result ? room : n, to = is_result ? n : room;
     float *in = cmn_alloc_floats(from), *out = cmn_alloc_floats(to);
-    unsigned short *times = cmn_calloc(from < NUMBERS ? from : NUMBERS, sizeof *times);
+    unsigned *times = cmn_calloc(from < NUMBERS ? from : NUMBERS, sizeof *times);
 
     for (size_t i = 0; i < from; i++) {
         in[i] = (float)(i % NUMBERS + 1);
@@ -243,8 +252,15 @@ static int keeps_all(struct operand *o, const layout *plain, int is_result)
     must(dnnl_memory_set_data_handle(o->blocked, is_result ? in : out), "use a tensor");
     run_reorder(o->reorder, is_result ? o->blocked : o->plain, is_result ? o->plain : o->blocked);
     must(dnnl_stream_wait(stream), "wait for a tensor");
+    if (rounds) {
+        float *decoded = cmn_alloc_floats(to);
+        cmn_float16_decode(CMN_BF16, decoded, (const uint16_t *)out, to);
+        free(out);
+        out = decoded;
+    }
     for (size_t i = 0; i < to; i++) {
-        size_t number = out[i] >= 1 && out[i] <= NUMBERS ? (size_t)out[i] - 1 : NUMBERS;
+        float is = out[i];
+        size_t number = is >= 1 && is <= (float)NUMBERS ? (size_t)is - 1 : NUMBERS;
         kept += number < from && times[number] && times[number]--;
     }
     free(in);
@@ -273,8 +289,9 @@ static const int argument[TENSORS][TENSORS] = {
 };
 
 /* Describes the three tensors in Darknet's layouts or, if `any` is set, in layouts that oneDNN will
- * choose. */
-static void open_layouts(const struct cmn_convolution *s, int any, layout l[TENSORS])
+ * choose, of these types. */
+static void open_layouts(const struct cmn_convolution *s, int any,
+                         const dnnl_data_type_t type[TENSORS], layout l[TENSORS])
 {
     const dnnl_dims_t input = {s->batch, s->channels, s->height, s->width},
                       output = {s->batch, s->filters, s->out_height, s->out_width},
@@ -283,13 +300,15 @@ static void open_layouts(const struct cmn_convolution *s, int any, layout l[TENS
                                  s->size, s->size};
     dnnl_format_tag_t image = any ? dnnl_format_tag_any : dnnl_nchw;
 
-    must(layout_open(&l[INPUT], 4, input, image), "describe a tensor");
-    must(layout_open(&l[OUTPUT], 4, output, image), "describe a tensor");
+    must(layout_open(&l[INPUT], 4, input, type[INPUT], image), "describe a tensor");
+    must(layout_open(&l[OUTPUT], 4, output, type[OUTPUT], image), "describe a tensor");
     if (s->groups > 1) {
-        must(layout_open(&l[WEIGHTS], 5, grouped, any ? dnnl_format_tag_any : dnnl_goihw),
+        must(layout_open(&l[WEIGHTS], 5, grouped, type[WEIGHTS],
+                         any ? dnnl_format_tag_any : dnnl_goihw),
              "describe a tensor");
     } else {
-        must(layout_open(&l[WEIGHTS], 4, weights, any ? dnnl_format_tag_any : dnnl_oihw),
+        must(layout_open(&l[WEIGHTS], 4, weights, type[WEIGHTS],
+                         any ? dnnl_format_tag_any : dnnl_oihw),
              "describe a tensor");
     }
 }
@@ -300,15 +319,22 @@ static void open_convolution(struct convolution *c)
     const struct window w = {.stride = {s->stride_y, s->stride_x},
                              .dilation = {s->dilation - 1, s->dilation - 1},
                              .pad = {s->pad, s->pad}};
+    static const dnnl_data_type_t floats[TENSORS] = {dnnl_f32, dnnl_f32, dnnl_f32};
+    dnnl_data_type_t type[TENSORS], hint[TENSORS];
     dnnl_primitive_desc_t d = NULL, forward = NULL;
-    layout plain[TENSORS], any[TENSORS];
+    layout plain[TENSORS], any[TENSORS], first[TENSORS];
     const char *name = "ref";
     dnnl_status_t failed;
     int well = 1;
 
-    open_layouts(s, 0, plain);
-    open_layouts(s, 1, any);
-    failed = describe(&forward, OUTPUT, any, &w, engine, NULL);
+    for (int i = 0; i < TENSORS; i++) { /* the factors are rounded, and their sum is not */
+        type[i] = c->key.in_bf16 && i != c->key.result ? dnnl_bf16 : dnnl_f32;
+        hint[i] = c->key.in_bf16 && i != OUTPUT ? dnnl_bf16 : dnnl_f32;
+    }
+    open_layouts(s, 0, floats, plain);
+    open_layouts(s, 1, type, any);
+    open_layouts(s, 1, hint, first);
+    failed = describe(&forward, OUTPUT, first, &w, engine, NULL);
     if (!failed && c->key.result != OUTPUT) {
         failed = describe(&d, c->key.result, any, &w, engine, forward);
     }
@@ -327,8 +353,8 @@ static void open_convolution(struct convolution *c)
                 d ? d : forward, dnnl_query_exec_arg_md, argument[c->key.result][i]);
             open_operand(o, &plain[i], blocked, i == c->key.result,
                          i == c->key.result && i != OUTPUT);
-            well = well &&
-                   (i != WEIGHTS || !o->reorder || keeps_all(o, &plain[i], i == c->key.result));
+            well = well && (i != WEIGHTS || !o->reorder ||
+                            keeps_all(o, &plain[i], i == c->key.result, type[i] == dnnl_bf16));
         }
     }
     if (!well) {
@@ -341,6 +367,7 @@ static void open_convolution(struct convolution *c)
     for (int i = 0; i < TENSORS; i++) {
         layout_close(&plain[i]);
         layout_close(&any[i]);
+        layout_close(&first[i]);
     }
 }
 
@@ -352,15 +379,29 @@ static void limit(void)
 {
     static int done;
 
-    if (!done++ && dnnl_version()->major == 3 && dnnl_version()->minor <= 8 &&
+    if (!done++ && !in_bf16 && dnnl_version()->major == 3 && dnnl_version()->minor <= 8 &&
         !getenv("ONEDNN_MAX_CPU_ISA")) {
         dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
     }
 }
 
+/* Returns whether oneDNN multiplies in bf16 by instructions of this processor. */
+static int knows_bf16(void)
+{
+#if defined(__x86_64__)
+    int has = (int)dnnl_get_effective_cpu_isa();
+
+    return (has & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+#elif defined(__aarch64__)
+    return (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0;
+#else
+    return 0;
+#endif
+}
+
 static struct convolution *look_up(const struct cmn_convolution *shape, int result)
 {
-    struct key key = {.shape = *shape, .result = result};
+    struct key key = {.shape = *shape, .result = result, .in_bf16 = in_bf16};
     struct convolution *c;
 
     if (!engine) {
@@ -390,7 +431,7 @@ static void place(struct operand *o, struct room *r, float *data)
     }
     if (r->bytes < o->bytes) {
         free(r->at);
-        r->at = cmn_alloc_floats(o->bytes / sizeof(float));
+        r->at = cmn_alloc_floats((o->bytes + sizeof(float) - 1) / sizeof(float));
         r->bytes = o->bytes;
     }
     must(dnnl_memory_set_data_handle(o->blocked, r->at), "use a tensor");
@@ -499,6 +540,12 @@ void cmn_convolution_use(int on)
     used = on;
 }
 
+int cmn_convolution_use_bf16(void)
+{
+    in_bf16 = 1;
+    return knows_bf16();
+}
+
 const char *cmn_convolution_kernels(void)
 {
     static char line[96];
@@ -520,6 +567,11 @@ void cmn_convolution_hold_weights(int now)
 void cmn_convolution_use(int on)
 {
     (void)on;
+}
+
+int cmn_convolution_use_bf16(void)
+{
+    return 0;
 }
 
 const char *cmn_convolution_kernels(void)

@@ -12,6 +12,11 @@ void cmn_convolution_hold_weights(int now);
  * caller of cmn_convolve() computes. */
 void cmn_convolution_use(int on);
 
+/* Local. From now on cmn_convolve() rounds the factors of its products to bf16 (7 bits of mantissa),
+ * and adds up in 32 bits. Call it before the others. Returns 0 if the processor, or the program,
+ * cannot. */
+int cmn_convolution_use_bf16(void);
+
 /* Local. Returns a line that names the kernels that oneDNN uses on this processor, or "" without
  * oneDNN. The text is static. */
 const char *cmn_convolution_kernels(void);

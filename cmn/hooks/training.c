@@ -44,7 +44,9 @@ static void refuse_of_tree(void)
 
     snprintf(tree, sizeof tree, "%s Darknet", cmn_tree.whose);
     if (cmn_job.command->does == CMN_TRAINS && !cmn_tree.has_all_hooks &&
-        cmn_pairs_check_trait(&cmn_job.options, CMN_LACKS_HOOKS, tree)) {
+        (cmn_pairs_check_trait(&cmn_job.options, CMN_LACKS_HOOKS, tree) ||
+         (cmn_job.topology.device >= 0 &&
+          cmn_pairs_check_trait(&cmn_job.options, CMN_LACKS_GPU_HOOKS, tree)))) {
         cmn_fatal_reason();
     }
 }
@@ -59,8 +61,8 @@ int cmn_rank_batch(struct network *net, int batch, int *subdivisions)
         return batch;
     }
     cmn_read_cfg_keys();
-    refuse_of_tree();
     cmn_device_agree(&cmn_job.topology, cmn_device_built() ? gpu_index : -1);
+    refuse_of_tree();
     if (cmn_job.command->does == CMN_TRAINS && cmn_job.topology.device < 0) {
         cmn_convolution_use(!cmn_debug_word("ONEDNN"));
     }

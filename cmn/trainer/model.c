@@ -42,11 +42,16 @@ static void refuse_pairs(const struct cmn_options *o, const struct cmn_net *net)
     }
 }
 
-static void check_precision(const struct cmn_options *o, const struct cmn_net *net)
+static void check_precision(const struct cmn_session *s, const struct cmn_net *net)
 {
-    if (o->mixed != CMN_MIXED_OFF && !(cmn_net_convolves(net) && cmn_gpu_convolution_built())) {
-        cmn_fatal("cmn_mixed=bf16: cuDNN computes no convolution here: the network has none, or "
-                  "the program was built without CUDNN=1; remove the key");
+    const struct cmn_options *o = &s->options;
+
+    if (o->mixed != CMN_MIXED_OFF && !cmn_net_convolves(net)) {
+        cmn_fatal("cmn_mixed=bf16: the network has no convolution: remove the key");
+    }
+    if (o->mixed != CMN_MIXED_OFF && s->topology.device >= 0 && !cmn_gpu_convolution_built()) {
+        cmn_fatal("cmn_mixed=bf16: cuDNN computes it on GPUs, and the program was built without "
+                  "CUDNN=1: remove the key");
     }
 }
 
@@ -57,7 +62,7 @@ void cmn_model_plan(const struct cmn_session *s, const struct cmn_net *net, stru
     if (s->command->does == CMN_TRAINS) {
         cmn_session_refuse_pairs(s);
         refuse_pairs(&s->options, net);
-        check_precision(&s->options, net);
+        check_precision(s, net);
     }
     cmn_optimizer_plan(o, &s->topology, &s->options, s->communicator, s->exchange, is.uses_adam,
                        is.own_update);

@@ -243,13 +243,22 @@ void cmn_session_refuse_pairs(const struct cmn_session *s)
     }
 }
 
-/* Ends the job if the GPU lacks the precision that cmn_mixed asks for; otherwise selects it. */
+/* Ends the job if the processor or the GPU lacks the precision that cmn_mixed asks for; otherwise
+ * selects it. */
 static void choose_precision(const struct cmn_session *s)
 {
     enum { AMPERE = 8 }; /* lowest compute capability with bf16 */
     int capability;
 
     if (s->options.mixed == CMN_MIXED_OFF || s->command->does != CMN_TRAINS) {
+        return;
+    }
+    if (s->topology.device < 0) {
+        if (!cmn_convolution_use_bf16()) {
+            cmn_fatal("cmn_mixed=bf16: this processor multiplies no numbers of bf16 "
+                      "(avx512_bf16, amx_bf16; /proc/cpuinfo), or the program was built without "
+                      "oneDNN: remove the key");
+        }
         return;
     }
     capability = cmn_device_capability(s->topology.device);
@@ -281,6 +290,7 @@ void cmn_session_configure(struct cmn_session *s)
     } else {
         forget_gradients(&s->options);
     }
+    choose_precision(s);
     pin_arithmetic(s);
     reserve_blas(s);
     if (s->options.report == CMN_REPORT_QUIET) {
@@ -294,7 +304,6 @@ void cmn_session_configure(struct cmn_session *s)
     agree_on_seed(s);
     cmn_random_open(s->seed, s->topology.rank, 0);
     open_communicator(s);
-    choose_precision(s);
     if (s->options.data == CMN_DATA_SCATTER && s->command->does == CMN_TRAINS) {
         cmn_scatter_open(&s->topology, s->options.spill);
     }
@@ -359,7 +368,8 @@ void cmn_session_data(struct cmn_session *s, const struct cmn_data_cfg *d)
     const char *valid = s->options.validate && d->valid ? d->valid : "";
 
     copy_name(s->backup, d->backup ? d->backup : "");
-    copy_name(s->train_list, d->train ? d->train : cmn_data_train_list(s->command->answer == CMN_BOXES));
+    copy_name(s->train_list,
+              d->train ? d->train : cmn_data_train_list(s->command->answer == CMN_BOXES));
     copy_name(s->valid_list, valid);
     copy_name(s->names, d->names ? d->names : "");
     open_backup(s);

@@ -57,3 +57,52 @@ net_cfg() {
     fi
     [[ $(grep -o 'top 1: [0-9.]*' plain.out | tail -n 1) == "$(grep -o 'top 1: [0-9.]*' many.out | tail -n 1)" ]]
 }
+
+# bf16_or_skip: skips where oneDNN has no bf16.
+bf16_or_skip() {
+    ((has)) || skip 'built without oneDNN'
+    grep -qE 'avx512_bf16|amx_bf16' /proc/cpuinfo || skip 'the processor has no bf16'
+}
+
+@test "cmn_mixed=bf16: 1, 2 and 3 ranks end near each other and near 32 bits; with cmn_exact=on equal, and resumed to the bit" {
+    bf16_or_skip
+    net_cfg >net.cfg
+    train_on 1 net.cfg
+    mv "out/net$FINAL.weights" floats.weights
+    for n in 1 2 3; do
+        train_on $n net.cfg -cmn_mixed bf16
+        mv "out/net$FINAL.weights" $n.weights
+    done
+    assert_close 1.weights 2.weights 2e-4 # other micro-batches are rounded as a whole
+    assert_close 1.weights 3.weights 2e-4
+    assert_close floats.weights 1.weights 2e-2
+    assert_far floats.weights 1.weights 1e-5
+    for n in 1 2 3; do
+        train_on $n net.cfg -cmn_mixed bf16 -cmn_exact on
+        mv "out/net$FINAL.weights" exact-$n.weights
+    done
+    cmp exact-1.weights exact-2.weights
+    cmp exact-1.weights exact-3.weights
+    rm -f out/*.checkpoint
+    train_on 2 net.cfg -cmn_mixed bf16 -cmn_exact on -cmn_checkpoint 10
+    cp out/net-10.checkpoint kept
+    rm out/*.checkpoint "out/net$FINAL.weights"
+    cp kept out/net-10.checkpoint
+    train_on 1 net.cfg -cmn_mixed bf16 -cmn_exact on -cmn_checkpoint 10
+    cmp exact-1.weights "out/net$FINAL.weights"
+    rm "out/net$FINAL.weights" out/*.checkpoint
+    cp kept out/net-10.checkpoint
+    train_on 1 net.cfg -cmn_exact on -cmn_checkpoint 10
+    grep 'the checkpoint was written with cmn_mixed=bf16, and this training has off' train.log
+}
+
+@test "cmn_mixed=bf16 is refused where the processor lacks it, and without convolutions" {
+    ((has)) || skip 'built without oneDNN'
+    net_cfg >net.cfg
+    ONEDNN_MAX_CPU_ISA=AVX2 fails_clearly_on 2 'cmn_mixed=bf16: this processor multiplies no numbers of bf16' \
+        classifier train small.data net.cfg -cmn -cmn_mixed bf16
+    mlp_cfg >mlp.cfg
+    bf16_or_skip
+    fails_clearly_on 2 'cmn_mixed=bf16: the network has no convolution: remove the key' \
+        classifier train small.data mlp.cfg -cmn -cmn_mixed bf16
+}

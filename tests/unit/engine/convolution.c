@@ -67,6 +67,18 @@ static void expect(const struct cmn_convolution *s, const float *x, const double
     }
 }
 
+/* The number that a factor becomes. */
+static double factor(float x)
+{
+    uint16_t rounded;
+
+    if (in_bf16) {
+        cmn_float16_encode(CMN_BF16, &rounded, &x, 1);
+        cmn_float16_decode(CMN_BF16, &x, &rounded, 1);
+    }
+    return x;
+}
+
 static void compare(struct cmn_convolution s)
 {
     int n[TENSORS];
@@ -86,7 +98,8 @@ static void compare(struct cmn_convolution s)
         result[t] = calloc((size_t)n[t], sizeof *result[t]);
         for (int i = 0; i < n[t]; i++) {
             random = random * 1664525 + 1013904223;
-            x[t][i] = a[t][i] = (float)(random >> 8) / (1 << 24) - 0.4F;
+            a[t][i] = (float)(random >> 8) / (1 << 24) - 0.4F;
+            x[t][i] = factor(a[t][i]);
             /* Gradients are added; the output is overwritten, whatever was there. */
             result[t][i] = t == OUTPUT ? NAN : 0.5F;
             y[t][i] = t == OUTPUT ? 0 : 0.5;
@@ -101,7 +114,8 @@ static void compare(struct cmn_convolution s)
     expect(&s, result[INPUT], y[INPUT], n[INPUT], "the gradient of the input");
     /* What was reordered for the weights served the input once: this is another gradient. */
     for (int i = 0; i < n[OUTPUT]; i++) {
-        x[OUTPUT][i] = a[OUTPUT][i] = -2 * a[OUTPUT][i];
+        a[OUTPUT][i] *= -2;
+        x[OUTPUT][i] = factor(a[OUTPUT][i]);
     }
     define(&s, x[INPUT], x[WEIGHTS], x[OUTPUT], y[INPUT], y[WEIGHTS], y[OUTPUT]);
     assert_int_equal(cmn_convolve(&s, CMN_INPUT, result[INPUT], a[WEIGHTS], a[OUTPUT]), 1);
@@ -133,7 +147,18 @@ static void each_shape_by_its_definition(void **state)
             compare(shape[i]);
         }
     }
-    assert_int_equal(HASH_COUNT(convolutions), COUNT(shape) * TENSORS);
+    assert_int_equal(HASH_COUNT(convolutions), COUNT(shape) * TENSORS * (in_bf16 ? 2 : 1));
+}
+
+/* The same with factors of bf16; what is added up keeps 32 bits. */
+static void each_shape_in_bf16(void **state)
+{
+    if (!cmn_convolution_use_bf16()) {
+        in_bf16 = 0;
+        skip();
+    }
+    each_shape_by_its_definition(state);
+    in_bf16 = 0;
 }
 
 enum { FLOATS = 2 * 16 * 10 * 10, WEIGHT_FLOATS = 16 * 16 * 3 * 3 };
@@ -220,6 +245,7 @@ static void wrong_reorders(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(each_shape_by_its_definition),
+                                       cmocka_unit_test(each_shape_in_bf16),
                                        cmocka_unit_test(held_weights),
                                        cmocka_unit_test(wrong_reorders)};
 
