@@ -28,7 +28,7 @@ cfg_of() {
             ;;
     esac
     if [[ $driver == detector ]]; then
-        sed -e "s|data/detection|$work/digits|" -e "s|^backup.*|backup=$work/out|" cfg/digits.data >"$work/bench.data"
+        sed -e "s|data/detection|$work/digits|" -e "s|^backup.*|backup=$work/out|" -e /^classes/d cfg/digits.data >"$work/bench.data"
     else
         mnist_of 6000
     fi

@@ -1,6 +1,7 @@
 /* Convolutions on the CPU by oneDNN (-DONEDNN), as cuDNN computes them on the GPU. Tensors stay in
- * Darknet's layout. oneDNN computes in blocked layouts of its own, so operands are reordered before
- * and the result after a convolution; this costs a few percent of the time that oneDNN saves.
+ * Darknet's layout. oneDNN computes in layouts of its own, so operands are reordered before and the
+ * result after a convolution: images by engine/channels.c where it knows the layout, all else by
+ * oneDNN.
  *
  * oneDNN 2 and 3 create descriptors in different ways; only the first section depends on the
  * version. */
@@ -23,6 +24,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cmn.h"
+#include "engine/channels.h"
 
 /* Sets the number of oneDNN's threads. Declared here because only gcc finds omp.h. */
 void omp_set_num_threads(int threads);
@@ -144,6 +146,9 @@ struct operand {
     dnnl_memory_t plain, blocked;
     dnnl_primitive_t reorder;
     size_t bytes; /* size of the blocked operand */
+    /* How an image is reordered without oneDNN: to bf16, or added to what is there. */
+    struct cmn_channels channels;
+    int to_bf16, adds;
 };
 
 struct key {
@@ -203,9 +208,41 @@ static void run_reorder(dnnl_primitive_t reorder, dnnl_memory_t from, dnnl_memor
     must(dnnl_primitive_execute(reorder, stream, 2, arguments), "reorder a tensor");
 }
 
+/* Finds out whether engine/channels.c knows the blocked layout of an operand that is an image. */
+static void find_channels(struct operand *o, const struct cmn_convolution *s, int i, int bf16)
+{
+    static const dnnl_format_tag_t tag[] = {
+        [CMN_CHANNELS_LAST] = dnnl_nhwc, [CMN_CHANNELS_BY_SIXTEEN] = dnnl_nChw16c};
+    struct cmn_channels c = {CMN_CHANNELS_UNKNOWN, s->batch, s->channels,
+                             (size_t)s->height * (size_t)s->width};
+    dnnl_dims_t dims = {s->batch, s->channels, s->height, s->width};
+    layout_ref is;
+
+    if (i == OUTPUT) {
+        c = (struct cmn_channels){CMN_CHANNELS_UNKNOWN, s->batch, s->filters,
+                                  (size_t)s->out_height * (size_t)s->out_width};
+        dims[1] = s->filters;
+        dims[2] = s->out_height;
+        dims[3] = s->out_width;
+    }
+    must(dnnl_memory_get_memory_desc(o->blocked, &is), "compare layouts");
+    for (int k = CMN_CHANNELS_LAST; k <= CMN_CHANNELS_BY_SIXTEEN && cmn_channels_fast(bf16); k++) {
+        layout known;
+        must(layout_open(&known, 4, dims, bf16 ? dnnl_bf16 : dnnl_f32, tag[k]),
+             "describe a tensor");
+        if (dnnl_memory_desc_equal(ref(&known), is)) {
+            c.layout = (enum cmn_channels_layout)k;
+        }
+        layout_close(&known);
+    }
+    o->channels = c;
+    o->to_bf16 = bf16;
+}
+
 static void open_operand(struct operand *o, const layout *plain, layout_ref blocked, int is_result,
                          int adds)
 {
+    o->adds = adds;
     dnnl_primitive_attr_t attributes = NULL;
     dnnl_post_ops_t after = NULL;
     dnnl_primitive_desc_t d;
@@ -353,6 +390,9 @@ static void open_convolution(struct convolution *c)
                 d ? d : forward, dnnl_query_exec_arg_md, argument[c->key.result][i]);
             open_operand(o, &plain[i], blocked, i == c->key.result,
                          i == c->key.result && i != OUTPUT);
+            if (o->reorder && i != WEIGHTS) {
+                find_channels(o, s, i, type[i] == dnnl_bf16);
+            }
             well = well && (i != WEIGHTS || !o->reorder ||
                             keeps_all(o, &plain[i], i == c->key.result, type[i] == dnnl_bf16));
         }
@@ -494,7 +534,9 @@ static void bring(struct operand *o, int i, int result, float *data)
         place(o, &scratch[i], data);
         there |= o->reorder && i == OUTPUT && is_reordered(o, result, data);
     }
-    if (o->reorder && !there) {
+    if (o->reorder && !there && o->channels.layout) {
+        cmn_channels_pack(&o->channels, o->to_bf16, scratch[i].at, data);
+    } else if (o->reorder && !there) {
         run_reorder(o->reorder, o->plain, o->blocked);
     }
 }
@@ -526,7 +568,10 @@ int cmn_convolve(const struct cmn_convolution *shape, enum cmn_convolution_resul
             reordered.plain = output;
         }
         must(dnnl_primitive_execute(c->run, stream, TENSORS, arguments), "compute a convolution");
-        if (o->reorder) {
+        if (o->reorder && o->channels.layout) {
+            must(dnnl_stream_wait(stream), "wait for a convolution");
+            cmn_channels_unpack(&o->channels, o->adds, data[result], scratch[result].at);
+        } else if (o->reorder) {
             run_reorder(o->reorder, o->blocked, o->plain);
         }
         must(dnnl_stream_wait(stream), "wait for a convolution");
