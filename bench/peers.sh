@@ -38,16 +38,20 @@ cfg_of() {
 
 # ours NET RANKS THREADS, ddp NET RANKS THREADS, chainermn NET RANKS THREADS: print images/s.
 ours() {
-    WARM=${before[$1]} NP=$2 OPENBLAS_NUM_THREADS=$3 train "$work/$1.cfg" "${counted[$1]}" -cmn_verify 0 -cmn_batch global
+    WARM=${before[$1]} NP=$2 OPENBLAS_NUM_THREADS=$3 train "$work/$1.cfg" "${counted[$1]}" -cmn_verify 0 -cmn_batch global "${@:4}"
     jq -r --argjson n $((images[$1] * counted[$1])) '$n / (last.elapsed_time - .[0].elapsed_time)' "$work/log.json"
 }
+
+ours_bf16() { ours "$@" -cmn_mixed bf16; }
 
 peer() {
     # shellcheck disable=SC2086
     OPENBLAS_NUM_THREADS=$4 OMP_NUM_THREADS=$4 PYTHONPATH=${CHAINER:-} $MPIEXEC -n "$3" "$PYTHON" "bench/peers/$1.py" "$2" \
-        $((images[$2] / $3)) "${counted[$2]}" "${before[$2]}" 2>"$work/errors" || { cat "$work/errors" >&2; return 1; }
+        $((images[$2] / $3)) "${counted[$2]}" "${before[$2]}" "${@:5}" 2>"$work/errors" || { cat "$work/errors" >&2; return 1; }
 }
 ddp() { peer ddp "$@"; }
+ddp_best() { peer ddp "$@" best; }
+ddp_bf16() { peer ddp "$@" bf16; }
 chainermn() { peer chainermn "$@"; }
 
 # The products of the perceptron alone: what no program can exceed that calls OpenBLAS for them.
@@ -56,11 +60,12 @@ bound() {
     OPENBLAS_NUM_THREADS=$3 $MPIEXEC -n "$2" "$BUILD/products" $((images[$1] / $2)) "${counted[$1]}" 784 1000 1000 10
 }
 
-declare -A name=([ours]=darknet-cmn [bound]='its products alone' [ddp]='PyTorch DDP' [chainermn]=ChainerMN)
+declare -A name=([ours]=darknet-cmn [ours_bf16]='darknet-cmn, bf16' [bound]='its products alone' [ddp]='PyTorch DDP' [chainermn]=ChainerMN)
 peers=()
 if "$PYTHON" -c 'import torch.distributed' 2>/dev/null; then
-    peers+=(ddp)
+    peers+=(ddp ddp_best ddp_bf16)
     name[ddp]="PyTorch $("$PYTHON" -c 'import torch; print(torch.__version__)') DDP"
+    name[ddp_best]="${name[ddp]}, its best" name[ddp_bf16]="${name[ddp]}, bf16"
 else
     echo 'PyTorch is left out: install python3-torch'
 fi
@@ -74,7 +79,7 @@ machine
 for net in $NETS; do
     cfg_of "$net"
     programs=(ours)
-    [[ $net != mlp ]] || programs+=(bound)
+    if [[ $net == mlp ]]; then programs+=(bound); elif grep -qE 'avx512_bf16|amx_bf16' /proc/cpuinfo; then programs+=(ours_bf16); fi
     programs+=("${peers[@]}")
     for ((r = 1; r <= RUNS; r++)); do
         echo "$net: run $r of $RUNS" >&2
@@ -89,10 +94,10 @@ for net in $NETS; do
     echo "${title[$net]}: images/s, medians of $RUNS runs; of darknet-cmn's with as many"
     for program in "${programs[@]}"; do
         for ((n = 1; n <= CORES; n *= 2)); do
-            printf '%-24s %2d ranks, 1 thread   %9.1f %6.2f\n' "${name[$program]}" "$n" "$(median <"$work/$net.$program.$n.1")" \
+            printf '%-32s %2d ranks, 1 thread   %9.1f %6.2f\n' "${name[$program]}" "$n" "$(median <"$work/$net.$program.$n.1")" \
                 "$(paste "$work/$net.$program.$n.1" "$work/$net.ours.$n.1" | awk '{ print $1 / $2 }' | median)"
         done
-        printf '%-24s  1 process, %d threads %8.1f %6.2f\n' "${name[$program]}" "$CORES" "$(median <"$work/$net.$program.1.$CORES")" \
+        printf '%-32s  1 process, %d threads %8.1f %6.2f\n' "${name[$program]}" "$CORES" "$(median <"$work/$net.$program.1.$CORES")" \
             "$(paste "$work/$net.$program.1.$CORES" "$work/$net.ours.$CORES.1" | awk '{ print $1 / $2 }' | median)"
     done
 done

@@ -1,8 +1,11 @@
 """Speed of PyTorch DistributedDataParallel on the nets of bench/peers.sh.
 
-mpiexec -n RANKS python3 ddp.py NET BATCH STEPS WARM: BATCH images a rank and step. Rank 0 prints images/s.
-Images are random numbers in memory, so nothing is loaded or decoded.
+mpiexec -n RANKS python3 ddp.py NET BATCH STEPS WARM [best] [bf16]: BATCH images a rank and step. Rank 0 prints images/s.
+Images are random numbers in memory, so nothing is loaded or decoded. Without a word behind it as PyTorch's tutorial has it;
+best: images and weights with channels last, an optimizer over all tensors at once, gradients that are views of DDP's buckets,
+and a graph that is declared not to change; bf16: that, and autocast to bf16.
 """
+import contextlib
 import os
 import sys
 import time
@@ -12,6 +15,8 @@ import torch.distributed as dist
 from torch import nn
 
 name, (batch, steps, warm) = sys.argv[1], map(int, sys.argv[2:5])
+words = sys.argv[5:]
+best, bf16 = bool(words), "bf16" in words
 rank, size = int(os.environ["OMPI_COMM_WORLD_RANK"]), int(os.environ["OMPI_COMM_WORLD_SIZE"])
 torch.manual_seed(rank)
 torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
@@ -62,17 +67,23 @@ else:
         *conv(128, 256), *conv(256, 256), *conv(256, 256), nn.MaxPool2d(2), nn.Dropout(0.5),
         *conv(256, 512), *conv(512, 512), *conv(512, 512), nn.Dropout(0.5),
         nn.Conv2d(512, 10, 1), nn.LeakyReLU(0.1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+images, labels = list(torch.rand(8, batch, *shape)), torch.randint(10, (8, batch))
+if best and len(shape) == 3:
+    net = net.to(memory_format=torch.channels_last)
+    images = [i.contiguous(memory_format=torch.channels_last) for i in images]
 if size > 1:
-    net = nn.parallel.DistributedDataParallel(net)
-optimizer = torch.optim.SGD(net.parameters(), lr=0.001, momentum=0.9, weight_decay=0.0001)
-images, labels = torch.rand(8, batch, *shape), torch.randint(10, (8, batch))
+    net = nn.parallel.DistributedDataParallel(net, gradient_as_bucket_view=best, static_graph=best)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.001, momentum=0.9, weight_decay=0.0001, **({"foreach": True} if best else {}))
 
 for step in range(warm + steps):
     if step == warm:
         dist.barrier()
         begin = time.perf_counter()
     optimizer.zero_grad()
-    loss(net(images[step % 8]), labels[step % 8]).backward()
+    with torch.autocast("cpu", dtype=torch.bfloat16) if bf16 else contextlib.nullcontext():
+        output = net(images[step % 8])
+    output = [o.float() for o in output] if isinstance(output, tuple) else output.float()
+    loss(output, labels[step % 8]).backward()
     optimizer.step()
 dist.barrier()
 if rank == 0:

@@ -144,6 +144,21 @@ void cmn_warn(const char *format, ...)
     va_end(args);
 }
 
+void cmn_warn_here(const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (self.rank == 0) {
+        cmn_warn("%s", line);
+    } else {
+        fprintf(stderr, "cmn: rank %d@%s: %s\n", self.rank, self.host, cmn_printable(line));
+    }
+}
+
 void cmn_say_nothing(void)
 {
     self.quiet = 1;

@@ -42,6 +42,10 @@ void cmn_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * a training resumes. cmn-run gets the line as an event `warning`. */
 void cmn_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Thread-safe. The same on any rank, which the line then names: for what only one rank has seen, such
+ * as an image of its part of a list. */
+void cmn_warn_here(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* Turns cmn_say() off (cmn_report=quiet). */
 void cmn_say_nothing(void);
 

@@ -310,8 +310,8 @@ void cmn_check_labels(const char *file, const struct cmn_label *label, int n)
         }
     }
     if (max && n > max && !atomic_flag_test_and_set(&told)) {
-        cmn_warn(CMN_MANY_LABELLED ". 'darknet cmn doctor' lists all such images", file, (long)n,
-                 max);
+        cmn_warn_here(CMN_MANY_LABELLED ". 'darknet cmn doctor' lists all such images", file,
+                      (long)n, max);
     }
 }
 

@@ -243,8 +243,9 @@ static void tell_fault(const char *file, int box, const struct cmn_label *l)
     const char *fault = cmn_box_fault(l->x, l->y, l->width, l->height);
 
     if (fault && fault != cmn_box_reaches_out && !atomic_flag_test_and_set(&told)) {
-        cmn_warn("%s: box %d, %g x %g around %g, %g: %s. 'darknet cmn doctor' lists all such boxes",
-                 file, box, (double)l->width, (double)l->height, (double)l->x, (double)l->y, fault);
+        cmn_warn_here(
+            "%s: box %d, %g x %g around %g, %g: %s. 'darknet cmn doctor' lists all such boxes",
+            file, box, (double)l->width, (double)l->height, (double)l->x, (double)l->y, fault);
     }
 }
 
@@ -253,9 +254,10 @@ void cmn_without_labels(const char *file)
     static atomic_flag told = ATOMIC_FLAG_INIT;
 
     if (cmn_job.on && !atomic_flag_test_and_set(&told)) {
-        cmn_warn("%s: no label file: its image counts as one without objects. 'darknet cmn doctor' "
-                 "lists all such images",
-                 file);
+        cmn_warn_here(
+            "%s: no label file: its image counts as one without objects. 'darknet cmn doctor' "
+            "lists all such images",
+            file);
     }
 }
 
@@ -316,7 +318,7 @@ unsigned char *cmn_load_image(const char *file, int channels, int *w, int *h, in
     if (!pixels && (cmn_job.on || !cmn_tree.has_more)) {
         pixels = cmn_pixels_load(cmn_data_path(file), channels, w, h, c, reason);
         if (pixels && cmn_job.on && cmn_pixels_turned() && !atomic_flag_test_and_set(&told)) {
-            cmn_warn(CMN_TURNED ". 'darknet cmn doctor' lists all such images", file);
+            cmn_warn_here(CMN_TURNED ". 'darknet cmn doctor' lists all such images", file);
         }
         if (pixels) {
             cmn_cache_image(file, channels, *w, *h, *c, pixels);
