@@ -146,17 +146,20 @@ void cmn_warn(const char *format, ...)
 
 void cmn_warn_here(const char *format, ...)
 {
-    char line[1024];
+    char line[1024], whole[sizeof line + sizeof self.host + 64];
     va_list args;
+    int n;
 
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
     if (self.rank == 0) {
         cmn_warn("%s", line);
-    } else {
-        fprintf(stderr, "cmn: rank %d@%s: %s\n", self.rank, self.host, cmn_printable(line));
+        return;
     }
+    n = snprintf(whole, sizeof whole, "cmn: rank %d@%s: %s\n", self.rank, self.host,
+                 cmn_printable(line));
+    cmn_job_stderr_write(whole, (size_t)n); /* this rank's own goes to a file, or to nowhere */
 }
 
 void cmn_say_nothing(void)
