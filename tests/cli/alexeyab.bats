@@ -231,8 +231,7 @@ load alexeyab
     # A classifier whose images have none of the labels.
     small_data 24 4
     sed -i 's/digit/figure/' labels.txt
-    classifier_cfg='[avgpool] [softmax]'
-    { net_section channels=3 width=28 height=28 batch=4 max_batches=2; printf '%s\n' '[convolutional]' filters=10 size=1 stride=1 activation=linear $classifier_cfg; } >c.cfg
+    { net_section channels=3 width=28 height=28 batch=4 max_batches=2; printf '%s\n' '[convolutional]' filters=10 size=1 stride=1 activation=linear '[avgpool]' '[softmax]'; } >c.cfg
     run -1 darknet_on 2 classifier train small.data c.cfg -dont_show -cmn -cmn_validate 0
     [[ $output == *'No label matches mnist/train/'*': one of labels= must be a part of each path'* ]]
 }

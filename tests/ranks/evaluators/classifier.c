@@ -98,7 +98,7 @@ static void counts(void **state)
     for (size_t i = 0; i < COUNT(images); i++) {
         struct cmn_score want = plain(images[i], 2);
         for (int chunk = 1; chunk <= 4; chunk++) {
-            struct cmn_labelled_images set = {paths, images[i], labels, CLASSES, 2, 0};
+            struct cmn_labelled_images set = {paths, images[i], labels, CLASSES, 2};
             struct cmn_score got = {0, 0, 0, 0};
             cmn_evaluate(cmn_net_of(net), &set, chunk, &top, &got);
             CHECK_SAYING(got.images == want.images, "%ld of %ld images", got.images, want.images);
@@ -131,7 +131,7 @@ static void neither_all_nor_none(void **state)
 /* Validation happens between two steps: the network must be as it was. */
 static void training_goes_on(void **state)
 {
-    struct cmn_labelled_images set = {paths, IMAGES, labels, CLASSES, 1, 0};
+    struct cmn_labelled_images set = {paths, IMAGES, labels, CLASSES, 1};
     struct cmn_score score;
     float *input = net->input, *truth = net->truth, *delta = net->delta;
     size_t weights = (size_t)net->layers[0].nweights * sizeof(float);
