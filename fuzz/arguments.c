@@ -40,7 +40,10 @@ void fuzz_arguments(const uint8_t *data, size_t size)
     argv[argc] = NULL;
     cmn_options_default(&options);
     if (data[0] & 1) {
-        (void)!cmn_arguments_take(&argc, argv, &options, &found);
+        if (cmn_arguments_take(&argc, argv, &options, &found) || !found.on) {
+            cmn_reason();
+            return;
+        }
         find_arg(argc, argv, (char[]){"-clear"});
         find_int_arg(argc, argv, (char[]){"-i"}, 0);
         find_float_arg(argc, argv, (char[]){"-thresh"}, .5F);

@@ -1,6 +1,7 @@
 #include "config/arguments.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/launcher.h"
@@ -81,6 +82,29 @@ void cmn_arguments_drop_gpus(int *argc, char **argv)
     }
 }
 
+/* Options of Darknet that a number follows. It takes whatever stands there, and crashes where its
+ * parser has removed that, as in "-thresh -clear". */
+static int takes_number(const char *option)
+{
+    static const char *const numeric[] = {"-thresh", "-hier",       "-iou_thresh", "-points",
+                                          "-i",      "-c",          "-s",          "-t",
+                                          "-avg",    "-mAP_epochs", "-mjpeg_port", "-json_port"};
+    size_t i = 0;
+
+    while (i < sizeof numeric / sizeof numeric[0] && strcmp(numeric[i], option) != 0) {
+        i++;
+    }
+    return i < sizeof numeric / sizeof numeric[0];
+}
+
+static int is_number(const char *text)
+{
+    char *end;
+
+    (void)strtod(text, &end);
+    return end != text && !*end;
+}
+
 int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
                        struct cmn_arguments *found)
 {
@@ -115,6 +139,11 @@ int cmn_arguments_take(int *argc, char **argv, struct cmn_options *options,
     }
     argv[kept] = NULL;
     *argc = kept;
+    for (int i = 0; i < kept && found->on && !result; i++) {
+        if (takes_number(argv[i]) && (i + 1 == kept || !is_number(argv[i + 1]))) {
+            result = cmn_fail("command line: %s: a number must follow it", argv[i]);
+        }
+    }
     for (int i = 0; i + 1 < kept && found->on && !result; i++) {
         if (!strcmp(argv[i], "-gpus") && strchr(argv[i + 1], ',')) {
             result = cmn_fail("command line: -gpus %s: with -cmn each rank trains on one device; "

@@ -118,6 +118,11 @@ END
     [[ $(tail -n 1 report) == 'doctor: nothing is wrong' ]]
 }
 
+@test "an option of Darknet without its number" {
+    cmn_only 'command line: -thresh: a number must follow it' detector train small.data mlp.cfg -thresh -clear -cmn
+    cmn_only 'command line: -i: a number must follow it' "${train[@]}" -cmn -i
+}
+
 @test "key without a value on the command line" {
     cmn_only 'cmn_seed.*value' "${train[@]}" -cmn -cmn_seed
 }
