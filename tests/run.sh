@@ -142,6 +142,8 @@ holds() {
         no-ptrace) ! strace -o /dev/null true 2>/dev/null ;;
         one-core) (($(nproc --all) == 1)) ;;
         large-memory) awk '/^MemAvailable:/ { exit $2 < 40 * 1024 * 1024 }' /proc/meminfo ;;
+        no-bf16) ! grep -qE 'avx512_bf16|amx_bf16' /proc/cpuinfo ;;
+        no-avx512) ! grep -q avx512vl /proc/cpuinfo ;;
         no-alexeyab) [[ -z ${ALEXEYAB_TREE:-} ]] ;;
         alexeyab) [[ $2 == alexeyab || $TREE == alexeyab ]] ;;
         no-opencv) ! pkg-config --exists opencv4 ;;
