@@ -8,6 +8,7 @@
 
 #include "convolutional_layer.h"
 
+#include "base/log.h"
 #include "base/memory.h"
 
 const struct cmn_tree cmn_tree = {
@@ -38,6 +39,63 @@ static int has_streams(const network *net)
     return 0;
 }
 
+/* Returns the first option that this Darknet's classifier and detector do not know, or NULL. It would
+ * take it for the file of weights. */
+static const char *unknown_option(char *const *words, const char **nearest)
+{
+    static const char *const known[] = {"-avgframes",
+                                        "-benchmark",
+                                        "-benchmark_layers",
+                                        "-c",
+                                        "-chart",
+                                        "-clear",
+                                        "-cuda_debug_sync",
+                                        "-dont_show",
+                                        "-dontdraw_bbox",
+                                        "-dontuse_opencv",
+                                        "-ext_output",
+                                        "-gpus",
+                                        "-height",
+                                        "-hier",
+                                        "-http_post_host",
+                                        "-i",
+                                        "-iou_thresh",
+                                        "-json_file_output",
+                                        "-json_port",
+                                        "-letter_box",
+                                        "-mAP_epochs",
+                                        "-map",
+                                        "-mjpeg_port",
+                                        "-nogpu",
+                                        "-num_of_clusters",
+                                        "-out",
+                                        "-out_filename",
+                                        "-points",
+                                        "-prefix",
+                                        "-s",
+                                        "-save_labels",
+                                        "-show",
+                                        "-show_imgs",
+                                        "-t",
+                                        "-thresh",
+                                        "-time_limit_sec",
+                                        "-topk",
+                                        "-width"};
+    enum { KNOWN = sizeof known / sizeof known[0] };
+
+    for (; words && *words; words++) {
+        int i = 0;
+        while (i < KNOWN && strcmp(known[i], *words) != 0) {
+            i++;
+        }
+        if (i == KNOWN && (*words)[0] == '-' && !strchr(".0123456789", (*words)[1])) {
+            *nearest = cmn_nearest(*words, known, KNOWN);
+            return *words;
+        }
+    }
+    return NULL;
+}
+
 /* What does not work with -cmn, and that no line of the cfg tells by itself: those are in
  * config/refused_layers.c. docs/use/alexeyab.md has the same rows. */
 const char *cmn_tree_refusal(const network *net, char *const *words)
@@ -46,6 +104,7 @@ const char *cmn_tree_refusal(const network *net, char *const *words)
     static char text[512];
     const network *n = net ? net : &none;
     int on_gpu = cmn_device_built() && gpu_index >= 0;
+    const char *nearest, *unknown = net ? NULL : unknown_option(words, &nearest);
     const struct {
         const char *key; /* key of the cfg, option, or command */
         int on;
@@ -63,6 +122,11 @@ const char *cmn_tree_refusal(const network *net, char *const *words)
          "with -cmn the answers are counted with cmn_validate: remove -topk"},
     };
 
+    if (unknown) {
+        snprintf(text, sizeof text, "unknown option %s%s%s%s", unknown,
+                 nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
+        return text;
+    }
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         if (refused[i].on) {
             snprintf(text, sizeof text, "%s%s: %s", refused[i].key,

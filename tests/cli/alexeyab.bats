@@ -464,6 +464,11 @@ END
         run -1 "$DARKNET" cmn doctor digits.data net.cfg
         [[ $output == *"  $line"* ]]
     done
+    tiny >net.cfg
+    run -1 timeout "$HANG_LIMIT" "$DARKNET" detector train digits.data net.cfg -dontshow -cmn
+    [[ $output == *'] unknown option -dontshow; did you mean -dont_show?'* ]]
+    run -1 timeout "$HANG_LIMIT" "$DARKNET" detector map digits.data net.cfg w.weights -thresh -dont_show -cmn
+    [[ $output == *'] command line: -thresh: a number must follow it'* ]]
     tiny contrastive=1 batch=18 >net.cfg
     run -1 timeout "$HANG_LIMIT" "$DARKNET" detector train digits.data net.cfg -dont_show -cmn
     [[ $output == *'contrastive in the cfg: '* ]]
