@@ -411,16 +411,26 @@ static void open_convolution(struct convolution *c)
     }
 }
 
+static int is_amd(void)
+{
+#ifdef __x86_64__
+    return __builtin_cpu_is("amd") != 0;
+#else
+    return 0;
+#endif
+}
+
 /* Limits oneDNN to AVX2 where it may lose weights. oneDNN 3.7.2, which is in Debian 13, sometimes
  * loses most weights of 3x3 filters when it reorders them into blocks of 16: seen on an AMD
- * processor with AVX-512, not with AVX2. It is not known which earlier versions, and which up to
- * 3.8, do so. The environment variable ONEDNN_MAX_CPU_ISA takes precedence. */
+ * processor with AVX-512, not with AVX2, and not on an Intel processor. It is not known which
+ * earlier versions, and which up to 3.8, do so. keeps_all() finds what this does not prevent. The
+ * environment variable ONEDNN_MAX_CPU_ISA takes precedence. */
 static void limit(void)
 {
     static int done;
 
-    if (!done++ && !in_bf16 && dnnl_version()->major == 3 && dnnl_version()->minor <= 8 &&
-        !getenv("ONEDNN_MAX_CPU_ISA")) {
+    if (!done++ && !in_bf16 && is_amd() && dnnl_version()->major == 3 &&
+        dnnl_version()->minor <= 8 && !getenv("ONEDNN_MAX_CPU_ISA")) {
         dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
     }
 }
