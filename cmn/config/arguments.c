@@ -86,9 +86,23 @@ void cmn_arguments_drop_gpus(int *argc, char **argv)
  * parser has removed that, as in "-thresh -clear". */
 static int takes_number(const char *option)
 {
-    static const char *const numeric[] = {"-thresh", "-hier",       "-iou_thresh", "-points",
-                                          "-i",      "-c",          "-s",          "-t",
-                                          "-avg",    "-mAP_epochs", "-mjpeg_port", "-json_port"};
+    static const char *const numeric[] = {"-thresh",
+                                          "-hier",
+                                          "-iou_thresh",
+                                          "-points",
+                                          "-i",
+                                          "-c",
+                                          "-s",
+                                          "-t",
+                                          "-avg",
+                                          "-mAP_epochs",
+                                          "-mjpeg_port",
+                                          "-json_port",
+                                          "-avgframes",
+                                          "-time_limit_sec",
+                                          "-num_of_clusters",
+                                          "-width",
+                                          "-height"};
     size_t i = 0;
 
     while (i < sizeof numeric / sizeof numeric[0] && strcmp(numeric[i], option) != 0) {

@@ -249,7 +249,7 @@ void cmn_data_check(const char *name, const struct cmn_cfg_file *data,
         }
         if (!cmn_cfg_number_find("", l->key) &&
             (strstr(l->value, " #") || strchr("~$", l->value[0]))) {
-            tell(&f, CMN_CFG_BAD_LINE, l,
+            tell(&f, CMN_CFG_UNUSED_KEY, l,
                  "%s=%.80s: Darknet takes all of it for the value: it knows no comment, ~ or $ "
                  "there",
                  l->key, l->value);
@@ -300,11 +300,12 @@ static void check_batch(struct cmn_cfg_walk *w)
 /* Trainers of detectors end at max_batches; those of classifiers have no end without it. */
 static void check_end(struct cmn_cfg_walk *w)
 {
+    const char *epochs = cmn_cfg_text(w->q->cfg, 0, "cmn_epochs", "off");
     const char *driver = w->q->driver;
     int ends =
         driver ? cmn_cfg_is_among(" detector yolo coco super ", driver) : w->q->answer == CMN_BOXES;
 
-    if (w->q->trains && ends && !w->q->epochs && !net_line(w, "cmn_epochs") &&
+    if (w->q->trains && ends && !w->q->epochs && !strcmp(epochs, "off") &&
         cmn_cfg_int(w->q->cfg, 0, "max_batches", 0) < 1) {
         cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, net_line(w, "max_batches"),
                      "%s: nothing would be trained: write max_batches=N, or cmn_epochs=N",
@@ -467,10 +468,25 @@ static void check_last(struct cmn_cfg_walk *w, const char *driver)
 }
 
 /* Loaders give each network the images that its command has, whatever its input. */
+/* Returns the line that lets a classifier's crop have no pixel, or NULL. */
+static const struct cmn_cfg_line *too_small_a_crop(struct cmn_cfg_walk *w, double width)
+{
+    static const char *const keys[] = {"min_crop", "max_crop", "min_ratio", "max_ratio"};
+
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const struct cmn_cfg_line *l = net_line(w, keys[i]);
+        if (l && strtod(l->value, NULL) * (strstr(keys[i], "ratio") ? width : 1) < 1) {
+            return l;
+        }
+    }
+    return NULL;
+}
+
 static void check_images(struct cmn_cfg_walk *w)
 {
     const struct cmn_cfg_shape *in = &w->shape[0];
     int more = cmn_cfg_keys_has_more(), boxes = w->q->answer == CMN_BOXES;
+    const struct cmn_cfg_line *l;
 
     if (!in->known || w->q->answer == CMN_NO_ANSWER) {
         return;
@@ -484,6 +500,9 @@ static void check_images(struct cmn_cfg_walk *w)
                      "channels=%.0f: %s of this Darknet has images of %s", in->c,
                      boxes ? "a detector" : "a classifier",
                      boxes && !more ? "3 channels: write channels=3" : "1 or 3 channels");
+    } else if (!boxes && w->q->trains && !more && (l = too_small_a_crop(w, in->w))) {
+        cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, l, "%s=%s: a crop would have no pixel: at least 1",
+                     l->key, l->value);
     } else if (!boxes && w->q->trains && !more && in->w != in->h) {
         cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, net_line(w, "height"),
                      "width=%.0f height=%.0f: a classifier's images are square, so write the same "
@@ -511,16 +530,33 @@ static void check_classes(struct cmn_cfg_walk *w, int classes)
     }
 }
 
+static int has_tree(const struct cmn_cfg_question *q)
+{
+    int found = 0;
+
+    for (int i = 1; i < q->cfg->sections; i++) {
+        found |= cmn_cfg_find(q->cfg, i, "tree") != NULL;
+    }
+    return found;
+}
+
 /* Compares the outputs of a classifier or a regressor with the classes of
  * the .data file. */
 static void check_outputs(struct cmn_cfg_walk *w, struct cmn_cfg_shape out)
 {
     const struct cmn_cfg_line *l = cmn_cfg_find(w->q->data, -1, "classes");
+    const struct cmn_cfg_line *leaves = cmn_cfg_find(w->q->data, -1, "leaves");
     int regressor = w->q->driver && !strcmp(w->q->driver, "regressor");
     int classes = l ? atoi(l->value) : regressor ? 1 : 2;
 
+    if (leaves && w->q->answer == CMN_CLASSES && !cmn_cfg_keys_has_more() && !has_tree(w->q)) {
+        cmn_cfg_say(w->listener, CMN_CFG_BAD_CLASSES, w->q->data_name, leaves->line,
+                    "leaves=%.80s are those of a tree, and the cfg has no tree=: remove it",
+                    leaves->value);
+    }
     if ((w->q->answer != CMN_CLASSES && !regressor) || !out.known || out.values == classes ||
-        cmn_cfg_find(w->q->data, -1, "tree") || cmn_cfg_int(w->q->data, -1, "tag", 0)) {
+        (cmn_cfg_keys_has_more() &&
+         (cmn_cfg_find(w->q->data, -1, "tree") || cmn_cfg_int(w->q->data, -1, "tag", 0)))) {
         return;
     }
     if (l) {

@@ -223,7 +223,9 @@ static const char *check_jpeg(const unsigned char *d, size_t size, struct cmn_wh
             fault = read_tables(&j, d + at + 4, n - 2);
             break;
         case EXIF:
-            image->orientation = read_orientation(d + at + 4, n - 2);
+            if (!image->orientation) { /* other parts may follow under the same mark */
+                image->orientation = read_orientation(d + at + 4, n - 2);
+            }
             break;
         case INTERVAL:
             j.interval = n == 4 ? big(d + at + 4, 2) : 0;

@@ -89,70 +89,63 @@ WIDE void load_turned(const struct cmn_channels *c, const float *from, int chann
     transpose(r);
 }
 
-WIDE_32 static void pack_floats(const struct cmn_channels *c, int image, float *to,
+WIDE_32 static void pack_floats(const struct cmn_channels *c, int image, size_t p, float *to,
                                 const float *from)
 {
+    int pixels = least(SIDE, c->pixels - p);
     __m512 r[SIDE];
 
-    for (size_t p = 0; p < c->pixels; p += SIDE) {
-        int pixels = least(SIDE, c->pixels - p);
-        for (int k = 0; k < c->channels; k += SIDE) {
-            int channels = least(SIDE, (size_t)(c->channels - k));
-            float *at = to + place(c, image, k, p);
-            load_turned(c, from + ((size_t)image * (size_t)c->channels + (size_t)k) * c->pixels + p,
-                        channels, pixels, r);
-            for (int i = 0; i < pixels; i++) {
-                _mm512_mask_storeu_ps(at + (size_t)i * step(c),
-                                      first(c->layout == CMN_CHANNELS_LAST ? channels : SIDE),
-                                      r[i]);
-            }
+    for (int k = 0; k < c->channels; k += SIDE) {
+        int channels = least(SIDE, (size_t)(c->channels - k));
+        float *at = to + place(c, image, k, p);
+        load_turned(c, from + ((size_t)image * (size_t)c->channels + (size_t)k) * c->pixels + p,
+                    channels, pixels, r);
+        for (int i = 0; i < pixels; i++) {
+            _mm512_mask_storeu_ps(at + (size_t)i * step(c),
+                                  first(c->layout == CMN_CHANNELS_LAST ? channels : SIDE), r[i]);
         }
     }
 }
 
-WIDE_16 static void pack_bf16(const struct cmn_channels *c, int image, uint16_t *to,
+WIDE_16 static void pack_bf16(const struct cmn_channels *c, int image, size_t p, uint16_t *to,
                               const float *from)
 {
+    int pixels = least(SIDE, c->pixels - p);
     __m512 r[SIDE];
 
-    for (size_t p = 0; p < c->pixels; p += SIDE) {
-        int pixels = least(SIDE, c->pixels - p);
-        for (int k = 0; k < c->channels; k += SIDE) {
-            int channels = least(SIDE, (size_t)(c->channels - k));
-            uint16_t *at = to + place(c, image, k, p);
-            load_turned(c, from + ((size_t)image * (size_t)c->channels + (size_t)k) * c->pixels + p,
-                        channels, pixels, r);
-            for (int i = 0; i < pixels; i++) {
-                _mm256_mask_storeu_epi16(at + (size_t)i * step(c),
-                                         first(c->layout == CMN_CHANNELS_LAST ? channels : SIDE),
-                                         (__m256i)_mm512_cvtneps_pbh(r[i]));
-            }
+    for (int k = 0; k < c->channels; k += SIDE) {
+        int channels = least(SIDE, (size_t)(c->channels - k));
+        uint16_t *at = to + place(c, image, k, p);
+        load_turned(c, from + ((size_t)image * (size_t)c->channels + (size_t)k) * c->pixels + p,
+                    channels, pixels, r);
+        for (int i = 0; i < pixels; i++) {
+            _mm256_mask_storeu_epi16(at + (size_t)i * step(c),
+                                     first(c->layout == CMN_CHANNELS_LAST ? channels : SIDE),
+                                     (__m256i)_mm512_cvtneps_pbh(r[i]));
         }
     }
 }
 
-WIDE_32 static void unpack(const struct cmn_channels *c, int image, int adds, float *to,
+WIDE_32 static void unpack(const struct cmn_channels *c, int image, size_t p, int adds, float *to,
                            const float *from)
 {
+    int pixels = least(SIDE, c->pixels - p);
     __m512 r[SIDE];
 
-    for (size_t p = 0; p < c->pixels; p += SIDE) {
-        int pixels = least(SIDE, c->pixels - p);
-        for (int k = 0; k < c->channels; k += SIDE) {
-            int channels = least(SIDE, (size_t)(c->channels - k));
-            const float *at = from + place(c, image, k, p);
-            float *row = to + ((size_t)image * (size_t)c->channels + (size_t)k) * c->pixels + p;
-            for (int i = 0; i < SIDE; i++) {
-                r[i] = i < pixels ? _mm512_maskz_loadu_ps(first(channels), at + (size_t)i * step(c))
-                                  : _mm512_setzero_ps();
+    for (int k = 0; k < c->channels; k += SIDE) {
+        int channels = least(SIDE, (size_t)(c->channels - k));
+        const float *at = from + place(c, image, k, p);
+        float *row = to + ((size_t)image * (size_t)c->channels + (size_t)k) * c->pixels + p;
+        for (int i = 0; i < SIDE; i++) {
+            r[i] = i < pixels ? _mm512_maskz_loadu_ps(first(channels), at + (size_t)i * step(c))
+                              : _mm512_setzero_ps();
+        }
+        transpose(r);
+        for (int i = 0; i < channels; i++, row += c->pixels) {
+            if (adds) {
+                r[i] = _mm512_add_ps(_mm512_maskz_loadu_ps(first(pixels), row), r[i]);
             }
-            transpose(r);
-            for (int i = 0; i < channels; i++, row += c->pixels) {
-                if (adds) {
-                    r[i] = _mm512_add_ps(_mm512_maskz_loadu_ps(first(pixels), row), r[i]);
-                }
-                _mm512_mask_storeu_ps(row, first(pixels), r[i]);
-            }
+            _mm512_mask_storeu_ps(row, first(pixels), r[i]);
         }
     }
 }
@@ -160,13 +153,15 @@ WIDE_32 static void unpack(const struct cmn_channels *c, int image, int adds, fl
 void cmn_channels_pack(const struct cmn_channels *c, int bf16, void *to, const float *from)
 {
 #ifdef _OPENMP
-#pragma omp parallel for
+#pragma omp parallel for collapse(2)
 #endif
     for (int i = 0; i < c->images; i++) {
-        if (bf16) {
-            pack_bf16(c, i, to, from);
-        } else {
-            pack_floats(c, i, to, from);
+        for (size_t p = 0; p < c->pixels; p += SIDE) {
+            if (bf16) {
+                pack_bf16(c, i, p, to, from);
+            } else {
+                pack_floats(c, i, p, to, from);
+            }
         }
     }
 }
@@ -174,10 +169,12 @@ void cmn_channels_pack(const struct cmn_channels *c, int bf16, void *to, const f
 void cmn_channels_unpack(const struct cmn_channels *c, int adds, float *to, const float *from)
 {
 #ifdef _OPENMP
-#pragma omp parallel for
+#pragma omp parallel for collapse(2)
 #endif
     for (int i = 0; i < c->images; i++) {
-        unpack(c, i, adds, to, from);
+        for (size_t p = 0; p < c->pixels; p += SIDE) {
+            unpack(c, i, p, adds, to, from);
+        }
     }
 }
 

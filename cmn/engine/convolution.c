@@ -298,7 +298,7 @@ static int keeps_all(struct operand *o, const layout *plain, int is_result, int 
     for (size_t i = 0; i < to; i++) {
         float is = out[i];
         size_t number = is >= 1 && is <= (float)NUMBERS ? (size_t)is - 1 : NUMBERS;
-        kept += number < from && times[number] && times[number]--;
+        kept += number < NUMBERS && number < from && times[number] && times[number]--;
     }
     free(in);
     free(out);

@@ -163,8 +163,9 @@ static int has_own_names(int classes)
     static const struct {
         const char *eval;
         int least, most;
-    } known[] = {{"coco", 1, 80}, {"bdd", 1, 10}, {"kitti", 1, 3}, {"imagenet", 200, INT_MAX}};
-    size_t i = 0, n = sizeof known / sizeof known[0];
+    } known[] = {{"bdd", 1, 10}, {"kitti", 1, 3}, {"coco", 1, 80}, {"imagenet", 200, INT_MAX}};
+    /* bdd and kitti are AlexeyAB's. */
+    size_t i = cmn_tree.has_more ? 0 : 2, n = sizeof known / sizeof known[0];
 
     while (i < n && strcmp(cmn_job.eval, known[i].eval) != 0) {
         i++;
@@ -180,6 +181,7 @@ static int has_own_names(int classes)
 
 void cmn_before_evaluator(struct network *net, const char *weights)
 {
+    enum { IMAGENET = 200 };
     int classes, prints_names;
 
     if (!cmn_job.on) {
@@ -196,9 +198,11 @@ void cmn_before_evaluator(struct network *net, const char *weights)
     if (cmn_job.command->answer == CMN_BOXES && classes <= 0) {
         cmn_fatal("%s: this network finds no boxes", cmn_command_name(cmn_job.command));
     }
-    if (cmn_job.mapped && cmn_job.mapped >= classes) {
-        cmn_fatal("map= of the .data file leads to class %ld, and the network has %d",
-                  cmn_job.mapped, classes);
+    if (cmn_job.map_lines && net->layers[net->n - 1].softmax_tree &&
+        (cmn_job.map_lines < IMAGENET || cmn_job.mapped >= classes)) {
+        cmn_fatal("map= of the .data file has %d lines and leads to class %ld: it needs a line for "
+                  "each of ImageNet's %d, and the network has %d classes",
+                  cmn_job.map_lines, cmn_job.mapped, IMAGENET, classes);
     }
     prints_names = !strcmp(cmn_job.command->verb, "map") ||
                    (!strcmp(cmn_job.command->verb, "valid") && !has_own_names(classes));
@@ -392,6 +396,7 @@ void cmn_close_result(FILE *file)
 {
     int bad = ferror(file);
 
+    errno = bad ? EIO : 0;
     if (fclose(file) || bad) {
         cmn_fatal("evaluation: results cannot be written: %s", strerror(errno));
     }

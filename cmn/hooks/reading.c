@@ -205,10 +205,17 @@ int cmn_line_is_clean(void)
 /* Returns whether the .data file names this file as a list of images. */
 static int is_list(const char *name)
 {
-    static const char *const keys[] = {"train", "valid", "test"};
+    static const struct {
+        const char *key, *without; /* what Darknet reads if there is no such line */
+    } lists[] = {{"train", "data/train.list"},
+                 {"train", "data/train.txt"},
+                 {"valid", "data/train.list"},
+                 {"valid", "data/coco_val_5k.list"},
+                 {"test", ""},
+                 {"difficult", ""}};
 
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0] && data_name; i++) {
-        if (!strcmp(name, cmn_cfg_text(&data_cfg, -1, keys[i], ""))) {
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0] && data_name; i++) {
+        if (!strcmp(name, cmn_cfg_text(&data_cfg, -1, lists[i].key, lists[i].without))) {
             return 1;
         }
     }
@@ -272,26 +279,33 @@ static FILE *check_map(FILE *file, const char *name, int section)
     return file;
 }
 
-/* Checks a map= of the .data file, which leads from ImageNet's 200 classes to those of a tree. */
-static void check_data_map(FILE *file, const char *name)
+/* Looks at a map= of the .data file, which leads from ImageNet's classes to those of a tree. */
+static void look_at_data_map(FILE *file, const char *name)
 {
-    enum { IMAGENET = 200 };
     char line[64], *end;
-    int n = 0;
 
+    cmn_job.map_lines = 0;
     while (fgets(line, sizeof line, file)) {
         long class = strtol(line, &end, 10);
-        n++;
-        if (end == line || *end != '\n' || class < 0) {
-            cmn_fatal("%s:%d: not the number of a class", name, n);
+        cmn_job.map_lines++;
+        if (end == line || end[strspn(end, " \t")] != '\n' || class < 0) {
+            cmn_fatal("%s:%d: not the number of a class", name, cmn_job.map_lines);
         }
         cmn_job.mapped = class > cmn_job.mapped ? class : cmn_job.mapped;
     }
-    if (n < IMAGENET) {
-        cmn_fatal("%s has %d lines: map= of the .data file needs a class for each of ImageNet's %d",
-                  name, n, IMAGENET);
-    }
     rewind(file);
+}
+
+/* A tree= of the .data file has a line for each class. */
+static void check_data_tree(FILE *file, const char *name)
+{
+    int lines = (int)cmn_files_count_lines(file),
+        classes = cmn_cfg_int(&data_cfg, -1, "classes", 2);
+
+    if (lines != classes) {
+        cmn_fatal("%s has %d lines, and %s says classes=%d: a tree has a line for each", name,
+                  lines, data_name, classes);
+    }
 }
 
 void cmn_check_labels(const char *file, const struct cmn_label *label, int n)
@@ -327,7 +341,10 @@ FILE *cmn_fopen(const char *name)
         return check_map(file, name, section_of_map(name));
     }
     if (data_name && !strcmp(name, cmn_cfg_text(&data_cfg, -1, "map", ""))) {
-        check_data_map(file, name);
+        look_at_data_map(file, name);
+    }
+    if (data_name && !strcmp(name, cmn_cfg_text(&data_cfg, -1, "tree", ""))) {
+        check_data_tree(file, name);
     }
     if (!strcmp(name, cmn_job.train_list)) {
         cmn_job.train_images = cmn_files_count_lines(file);

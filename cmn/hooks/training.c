@@ -272,7 +272,8 @@ float *cmn_read_labels(const char *file, int *n)
     }
     if (cmn_job.on && !cmn_label_name_ends(file)) { /* the image's own name, unchanged */
         char name[CMN_LABEL_FILE];
-        cmn_fatal("%s: %s", file, cmn_label_file(file, name));
+        const char *why = cmn_label_file(file, name);
+        cmn_fatal("%s: %s", file, why ? why : "the name leads to no label file");
     }
     label = cmn_labels_read(file, n);
     if (cmn_job.on) {

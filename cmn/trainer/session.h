@@ -48,7 +48,8 @@ struct cmn_session {
     char valid_list[CMN_TEXT];        /* empty: training without validation */
     char names[CMN_TEXT];             /* file with the names of the classes; empty: none */
     char eval[CMN_TEXT];              /* format of `detector valid`; empty: not known */
-    long mapped;                      /* largest class that map= of the .data file leads to */
+    int map_lines;                    /* of map= of the .data file, an evaluation's; 0: none */
+    long mapped;                      /* the largest class that it leads to */
     int classes;                      /* 0: not in the file */
     char classes_hash[20];            /* hash of a classifier's labels; empty: not known */
     struct cmn_labelled_images valid; /* for CMN_CLASSES; its `images` is 0 without a list */

@@ -523,6 +523,25 @@ static int turned(const char *exif, size_t n, size_t kept)
     return cmn_pixels_turned();
 }
 
+/* The same with another part under EXIF's mark behind it, as programs write it. */
+static int turned_before_another(const char *exif, size_t n)
+{
+    static const char other[] = "\xff\xe1\0\x9http://";
+    unsigned char *pixels;
+    int size;
+
+    assert_true(turned(exif, n, n));
+    size = read_fuzzed(SEEDS, "rgb-jpg");
+    memmove(bytes + 2 + 4 + n + sizeof other - 1, bytes + 2, (size_t)size - 2);
+    memcpy(bytes + 2, (char[]){'\xff', '\xe1', 0, (char)(n + 2)}, 4);
+    memcpy(bytes + 6, exif, n);
+    memcpy(bytes + 6 + n, other, sizeof other - 1);
+    pixels = decode(size + 4 + (int)n + (int)sizeof other - 1, 0);
+    assert_non_null(pixels);
+    free(pixels);
+    return cmn_pixels_turned();
+}
+
 static void orientations(void **state)
 {
     static const char big[] = "Exif\0\0MM\0*\0\0\0\x8\0\x2\x1\xf\0\x2\0\0\0\x1zzzz"
@@ -541,6 +560,7 @@ static void orientations(void **state)
     for (size_t kept = 0; kept < 40; kept++) {
         assert_false(turned(big, sizeof big - 1, kept));
     }
+    assert_true(turned_before_another(big, sizeof big - 1));
     free(decode_seed("rgb-jpg", 0));
     assert_false(cmn_pixels_turned());
 }
