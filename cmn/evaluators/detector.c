@@ -303,7 +303,6 @@ void cmn_boxes_check(const struct cmn_net *net, const struct cmn_box_set *set,
     long sum[2] = {0}; /* true boxes, images without a label file */
     size_t n;
 
-    cmn_scatter_require(set->paths, set->images, t);
     r.boxes = cmn_calloc((size_t)classes, sizeof *r.boxes);
     for (int i = t->rank; i < set->images; i += t->size) {
         free(read_truth(net, set->paths[i], classes, &r, &n));

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "data/scatter.h"
 #include "engine/darknet_net.h"
 #include "engine/darknet_tree.h"
 #include "engine/net.h"
@@ -243,6 +244,9 @@ void cmn_before_map(struct network *net, const char *data, const char *list, int
     }
     cmn_boxes_open(&set, list, "");
     cmn_feed_scatter_paths(&cmn_job, set.paths, set.images);
+    if (cmn_job.options.data != CMN_DATA_SCATTER) { /* which has not begun yet */
+        cmn_scatter_require(set.paths, set.images, &cmn_job.topology);
+    }
     cmn_boxes_check(cmn_net_of(net), &set, &cmn_job.topology);
 }
 

@@ -232,6 +232,7 @@ static void start(struct cmn_trainer *t)
         if (s->valid.images) {
             cmn_scatter_require(s->valid.paths, s->valid.images, &s->topology);
         } else {
+            cmn_scatter_require(s->boxes.paths, s->boxes.images, &s->topology);
             cmn_boxes_check(net, &s->boxes, &s->topology);
         }
     } else if (s->options.validate && s->options.patience) {
