@@ -28,7 +28,6 @@ static int line_of(const struct cmn_cfg_line *l)
     return l ? l->line : 1;
 }
 
-#define UTF16 "UTF-16 text: save the file as UTF-8"
 #define tell(f, fault, l, ...) cmn_cfg_say((f)->listener, fault, (f)->name, line_of(l), __VA_ARGS__)
 
 /* Returns 1 if the line cannot be read. */
@@ -228,7 +227,7 @@ void cmn_data_check(const char *name, const struct cmn_cfg_file *data,
     char why[160];
 
     if (data->text && cmn_text_is_utf16(data->text)) {
-        tell(&f, CMN_CFG_BAD_LINE, NULL, UTF16);
+        tell(&f, CMN_CFG_BAD_LINE, NULL, CMN_UTF16);
         return;
     }
 
@@ -396,7 +395,7 @@ static void advise(struct cmn_cfg_walk *w, int classes)
     }
 }
 
-/* What finds boxes squashes its input by itself. */
+/* A layer that finds boxes squashes its input by itself. */
 static void advise_activation(struct cmn_cfg_walk *w)
 {
     const struct cmn_cfg_file *cfg = w->q->cfg;
@@ -763,7 +762,7 @@ void cmn_cfg_check(const struct cmn_cfg_question *q, const struct cmn_cfg_listen
     char *bad;
 
     if (q->cfg->text && cmn_text_is_utf16(q->cfg->text)) {
-        tell(&f, CMN_CFG_BAD_LINE, NULL, UTF16);
+        tell(&f, CMN_CFG_BAD_LINE, NULL, CMN_UTF16);
         return;
     }
     bad = cmn_calloc((size_t)q->cfg->sections + 1, 1);

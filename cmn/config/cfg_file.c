@@ -108,7 +108,7 @@ long cmn_list_clean(char *text, size_t bytes, int images)
     char *from = cmn_cfg_behind_mark(text), *to = text, *end = text + bytes;
 
     if (cmn_text_is_utf16(text)) {
-        return cmn_fail("UTF-16 text: save the file as UTF-8");
+        return cmn_fail(CMN_UTF16);
     }
     if (strlen(text) != bytes) {
         return cmn_fail("byte %zu is 0, which no text has: write the file anew", strlen(text) + 1);

@@ -24,6 +24,7 @@ char *cmn_cfg_behind_mark(char *text);
 
 /* Returns whether the text begins as UTF-16 does, which Darknet does not read. */
 int cmn_text_is_utf16(const char *text);
+#define CMN_UTF16 "UTF-16 text: save the file as UTF-8"
 
 /* Reads `file` to its end and parses it as Darknet does, without comments and empty lines. A cfg
  * (CMN_CFG_BLANKS_GO) loses all its blanks. A .data file (CMN_CFG_BLANKS_STAY) loses those at both

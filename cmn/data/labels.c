@@ -48,7 +48,7 @@ static const char *hint(const char *s)
     int n = count_fields(s);
 
     if (cmn_text_is_utf16(s)) {
-        return " (UTF-16 text: save the file as UTF-8)";
+        return " (" CMN_UTF16 ")";
     }
     if (strchr(s, ',')) {
         return " (a number has a point, and a blank behind it, but no comma)";

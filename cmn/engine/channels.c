@@ -61,7 +61,7 @@ static __mmask16 first(int n)
     return (__mmask16)((1U << n) - 1);
 }
 
-/* Where the sixteen channels from `channel` on of a pixel begin. */
+/* Returns where the sixteen channels of a pixel that begin with `channel` are. */
 static size_t place(const struct cmn_channels *c, int image, int channel, size_t pixel)
 {
     size_t blocks = (size_t)(c->channels + SIDE - 1) / SIDE;
@@ -72,7 +72,7 @@ static size_t place(const struct cmn_channels *c, int image, int channel, size_t
     return (((size_t)image * blocks + (size_t)channel / SIDE) * c->pixels + pixel) * SIDE;
 }
 
-/* The distance of two pixels. */
+/* Returns the distance of two pixels. */
 static size_t step(const struct cmn_channels *c)
 {
     return c->layout == CMN_CHANNELS_LAST ? (size_t)c->channels : SIDE;
@@ -89,39 +89,26 @@ WIDE void load_turned(const struct cmn_channels *c, const float *from, int chann
     transpose(r);
 }
 
-WIDE_32 static void pack_floats(const struct cmn_channels *c, int image, size_t p, float *to,
-                                const float *from)
+/* Only `bf16` takes the instructions of BF16. */
+WIDE_16 static void pack(const struct cmn_channels *c, int image, size_t p, int bf16, void *to,
+                         const float *from)
 {
     int pixels = least(SIDE, c->pixels - p);
     __m512 r[SIDE];
 
     for (int k = 0; k < c->channels; k += SIDE) {
         int channels = least(SIDE, (size_t)(c->channels - k));
-        float *at = to + place(c, image, k, p);
+        __mmask16 there = first(c->layout == CMN_CHANNELS_LAST ? channels : SIDE);
+        size_t at = place(c, image, k, p);
         load_turned(c, from + ((size_t)image * (size_t)c->channels + (size_t)k) * c->pixels + p,
                     channels, pixels, r);
-        for (int i = 0; i < pixels; i++) {
-            _mm512_mask_storeu_ps(at + (size_t)i * step(c),
-                                  first(c->layout == CMN_CHANNELS_LAST ? channels : SIDE), r[i]);
-        }
-    }
-}
-
-WIDE_16 static void pack_bf16(const struct cmn_channels *c, int image, size_t p, uint16_t *to,
-                              const float *from)
-{
-    int pixels = least(SIDE, c->pixels - p);
-    __m512 r[SIDE];
-
-    for (int k = 0; k < c->channels; k += SIDE) {
-        int channels = least(SIDE, (size_t)(c->channels - k));
-        uint16_t *at = to + place(c, image, k, p);
-        load_turned(c, from + ((size_t)image * (size_t)c->channels + (size_t)k) * c->pixels + p,
-                    channels, pixels, r);
-        for (int i = 0; i < pixels; i++) {
-            _mm256_mask_storeu_epi16(at + (size_t)i * step(c),
-                                     first(c->layout == CMN_CHANNELS_LAST ? channels : SIDE),
-                                     (__m256i)_mm512_cvtneps_pbh(r[i]));
+        for (int i = 0; i < pixels; i++, at += step(c)) {
+            if (bf16) {
+                _mm256_mask_storeu_epi16((uint16_t *)to + at, there,
+                                         (__m256i)_mm512_cvtneps_pbh(r[i]));
+            } else {
+                _mm512_mask_storeu_ps((float *)to + at, there, r[i]);
+            }
         }
     }
 }
@@ -157,11 +144,7 @@ void cmn_channels_pack(const struct cmn_channels *c, int bf16, void *to, const f
 #endif
     for (int i = 0; i < c->images; i++) {
         for (size_t p = 0; p < c->pixels; p += SIDE) {
-            if (bf16) {
-                pack_bf16(c, i, p, to, from);
-            } else {
-                pack_floats(c, i, p, to, from);
-            }
+            pack(c, i, p, bf16, to, from);
         }
     }
 }

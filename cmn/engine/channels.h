@@ -1,4 +1,4 @@
-/* Images in the layouts in which oneDNN computes convolutions on processors with AVX-512. Darknet's
+/* channels: images in the layouts in which oneDNN computes convolutions on processors with AVX-512. Darknet's
  * images have all pixels of a channel together; here all channels of a pixel are together, or
  * sixteen of them. oneDNN has such reorders, too, which move 2 GB/s where these move 8. All calls
  * are local and thread-safe. */

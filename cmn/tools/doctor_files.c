@@ -55,7 +55,7 @@ static struct cmn_doctor_line *read_lines(const struct cmn_doctor *d, const char
         return NULL;
     }
     if (is_utf16(file)) {
-        cmn_fail("UTF-16 text: save the file as UTF-8");
+        cmn_fail(CMN_UTF16);
         fclose(file);
         return NULL;
     }

@@ -43,7 +43,7 @@ static const struct {
     [CMN_UNUSED_KEY] = {"key has no effect", "keys have no effect", 0},
     [CMN_FOREIGN_KEY] = {"key exists only in AlexeyAB's Darknet, and has no effect here",
                          "keys exist only in AlexeyAB's Darknet, and have no effect here", 1},
-    [CMN_ADVICE] = {"number is unusual", "numbers are unusual", 1},
+    [CMN_ADVICE] = {"line is unusual", "lines are unusual", 1},
     [CMN_NO_ROOM] = {"thing does not fit the memory", "things do not fit the memory", 0},
 };
 _Static_assert(sizeof kinds / sizeof kinds[0] == CMN_PROBLEM_KINDS, "each kind has its words");
