@@ -88,6 +88,7 @@ void cmn_fatal(const char *format, ...) __attribute__((noreturn, format(printf, 
  * itself. */
 
 struct network;
+struct layer;
 struct list;
 
 /* ---- the job ---- */
@@ -129,14 +130,18 @@ struct cmn_convolution {
 
 enum cmn_convolution_result { CMN_INPUT, CMN_WEIGHTS, CMN_OUTPUT };
 
-/* Local, thread-safe; only in a build with oneDNN. Convolutional layers call it for one of the
- * three products: the output (overwritten), or the gradient of the input or the weights, which is
- * added to what is there; `output` is then its gradient. Tensors are Darknet's: image, channel, row,
- * column. From CMN_WEIGHTS to a CMN_INPUT right after it, the same `output` must not change: it is
- * reordered once for both. Returns 0 where the caller has to compute: without -cmn, in an
- * evaluation, with CMN_DEBUG_ONEDNN=off, and where oneDNN has only its slow reference for that shape. */
-int cmn_convolve(const struct cmn_convolution *shape, enum cmn_convolution_result result,
-                 float *input, float *weights, float *output);
+/* Local, thread-safe. Convolutional layers call it for one of the three products: the output
+ * (overwritten), or the gradient of the input or the weights, which is added to what is there;
+ * `output` is then its gradient. Tensors are Darknet's: image, channel, row, column. From CMN_WEIGHTS
+ * to a CMN_INPUT right after it, the same `output` must not change: it is reordered once for both.
+ * Returns 0 where the caller has to compute: without -cmn, in an evaluation, in a build without
+ * oneDNN or with CMN_DEBUG_ONEDNN=off, and where oneDNN has only its slow reference for that shape. */
+int cmn_convolve(const struct layer *l, enum cmn_convolution_result result, float *input,
+                 float *output);
+
+/* Local. forward_network() calls it for layer i: whether backward overwrites the gradient of its
+ * output, so that Darknet need not set it to zero. 0 without -cmn. */
+int cmn_overwrites_delta(struct network *net, int i);
 
 /* ---- cfg, data file and lists ---- */
 

@@ -1,7 +1,7 @@
-/* Convolutions on the CPU by oneDNN (-DONEDNN), as cuDNN computes them on the GPU. Tensors stay in
- * Darknet's layout. oneDNN computes in layouts of its own, so operands are reordered before and the
- * result after a convolution: images by engine/channels.c where it knows the layout, all else by
- * oneDNN.
+/* Convolutions on the CPU by oneDNN (-DONEDNN), as cuDNN computes them on the GPU. oneDNN computes in
+ * layouts of its own, so operands in Darknet's layout are reordered before and the result after a
+ * convolution: images by engine/channels.c where it knows the layout, all else by oneDNN. Images of
+ * bf16 whose channels lie together need no reorder.
  *
  * oneDNN 2 and 3 create descriptors in different ways; only the first section depends on the
  * version. */
@@ -140,7 +140,7 @@ static dnnl_status_t add_to_result(dnnl_post_ops_t p)
 
 /* ---- one convolution of one shape ---- */
 
-/* An operand in Darknet's layout (plain) and in oneDNN's (blocked). If both layouts are the same,
+/* An operand in the caller's layout (plain) and in oneDNN's (blocked). If both layouts are the same,
  * only `plain` is used and `reorder` is NULL. */
 struct operand {
     dnnl_memory_t plain, blocked;
@@ -154,7 +154,8 @@ struct operand {
 struct key {
     struct cmn_convolution shape;
     int result;
-    int in_bf16; /* its factors are rounded to bf16 */
+    int in_bf16;       /* its factors are rounded to bf16 */
+    int kept[TENSORS]; /* the operand is an image of bf16 whose channels lie together */
 };
 
 struct convolution {
@@ -189,7 +190,7 @@ static int holds;
  * weights. The gradient of the input needs no second reorder if it uses the same layout. */
 static struct {
     const struct operand *operand; /* NULL: none */
-    const float *plain;
+    const void *plain;
 } reordered;
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
@@ -325,20 +326,27 @@ static const int argument[TENSORS][TENSORS] = {
     [OUTPUT] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
 };
 
-/* Describes the three tensors in Darknet's layouts or, if `any` is set, in layouts that oneDNN will
- * choose, of these types. */
-static void open_layouts(const struct cmn_convolution *s, int any,
-                         const dnnl_data_type_t type[TENSORS], layout l[TENSORS])
+static dnnl_format_tag_t image_tag(const struct key *k, int any, int i)
 {
+    return k->kept[i] ? dnnl_nhwc : any ? dnnl_format_tag_any : dnnl_nchw;
+}
+
+/* Describes the three tensors in the caller's layouts or, if `any` is set, in layouts that oneDNN
+ * will choose, of these types. */
+static void open_layouts(const struct key *key, int any, const dnnl_data_type_t type[TENSORS],
+                         layout l[TENSORS])
+{
+    const struct cmn_convolution *s = &key->shape;
     const dnnl_dims_t input = {s->batch, s->channels, s->height, s->width},
                       output = {s->batch, s->filters, s->out_height, s->out_width},
                       weights = {s->filters, s->channels, s->size, s->size},
                       grouped = {s->groups, s->filters / s->groups, s->channels / s->groups,
                                  s->size, s->size};
-    dnnl_format_tag_t image = any ? dnnl_format_tag_any : dnnl_nchw;
 
-    must(layout_open(&l[INPUT], 4, input, type[INPUT], image), "describe a tensor");
-    must(layout_open(&l[OUTPUT], 4, output, type[OUTPUT], image), "describe a tensor");
+    must(layout_open(&l[INPUT], 4, input, type[INPUT], image_tag(key, any, INPUT)),
+         "describe a tensor");
+    must(layout_open(&l[OUTPUT], 4, output, type[OUTPUT], image_tag(key, any, OUTPUT)),
+         "describe a tensor");
     if (s->groups > 1) {
         must(layout_open(&l[WEIGHTS], 5, grouped, type[WEIGHTS],
                          any ? dnnl_format_tag_any : dnnl_goihw),
@@ -356,8 +364,8 @@ static void open_convolution(struct convolution *c)
     const struct window w = {.stride = {s->stride_y, s->stride_x},
                              .dilation = {s->dilation - 1, s->dilation - 1},
                              .pad = {s->pad, s->pad}};
-    static const dnnl_data_type_t floats[TENSORS] = {dnnl_f32, dnnl_f32, dnnl_f32};
-    dnnl_data_type_t type[TENSORS], hint[TENSORS];
+    const struct key *key = &c->key;
+    dnnl_data_type_t given[TENSORS], type[TENSORS], hint[TENSORS];
     dnnl_primitive_desc_t d = NULL, forward = NULL;
     layout plain[TENSORS], any[TENSORS], first[TENSORS];
     const char *name = "ref";
@@ -365,12 +373,13 @@ static void open_convolution(struct convolution *c)
     int well = 1;
 
     for (int i = 0; i < TENSORS; i++) { /* the factors are rounded, and their sum is not */
-        type[i] = c->key.in_bf16 && i != c->key.result ? dnnl_bf16 : dnnl_f32;
-        hint[i] = c->key.in_bf16 && i != OUTPUT ? dnnl_bf16 : dnnl_f32;
+        given[i] = key->kept[i] ? dnnl_bf16 : dnnl_f32;
+        type[i] = key->in_bf16 && i != key->result ? dnnl_bf16 : given[i];
+        hint[i] = key->in_bf16 && i != OUTPUT ? dnnl_bf16 : given[i];
     }
-    open_layouts(s, 0, floats, plain);
-    open_layouts(s, 1, type, any);
-    open_layouts(s, 1, hint, first);
+    open_layouts(key, 0, given, plain);
+    open_layouts(key, 1, type, any);
+    open_layouts(key, 1, hint, first);
     failed = describe(&forward, OUTPUT, first, &w, engine, NULL);
     if (!failed && c->key.result != OUTPUT) {
         failed = describe(&d, c->key.result, any, &w, engine, forward);
@@ -388,8 +397,8 @@ static void open_convolution(struct convolution *c)
             struct operand *o = &c->operand[i];
             layout_ref blocked = dnnl_primitive_desc_query_md(
                 d ? d : forward, dnnl_query_exec_arg_md, argument[c->key.result][i]);
-            open_operand(o, &plain[i], blocked, i == c->key.result,
-                         i == c->key.result && i != OUTPUT);
+            open_operand(o, &plain[i], blocked, i == key->result,
+                         i == key->result && i != OUTPUT && !key->kept[i]);
             if (o->reorder && i != WEIGHTS) {
                 find_channels(o, s, i, type[i] == dnnl_bf16);
             }
@@ -449,9 +458,13 @@ static int knows_bf16(void)
 #endif
 }
 
-static struct convolution *look_up(const struct cmn_convolution *shape, int result)
+static struct convolution *look_up(const struct cmn_convolution *shape, int result,
+                                   const struct cmn_convolution_data *data)
 {
-    struct key key = {.shape = *shape, .result = result, .in_bf16 = in_bf16};
+    struct key key = {.shape = *shape,
+                      .result = result,
+                      .in_bf16 = in_bf16,
+                      .kept = {[INPUT] = data->input_in_bf16, [OUTPUT] = data->output_in_bf16}};
     struct convolution *c;
 
     if (!engine) {
@@ -473,7 +486,7 @@ static struct convolution *look_up(const struct cmn_convolution *shape, int resu
 
 /* ---- running ---- */
 
-static void place(struct operand *o, struct room *r, float *data)
+static void place(struct operand *o, struct room *r, void *data)
 {
     must(dnnl_memory_set_data_handle(o->plain, data), "use a tensor");
     if (!o->reorder) {
@@ -498,7 +511,7 @@ static int has_layout_of(const struct operand *a, const struct operand *b)
 
 /* Returns whether the scratch memory holds this gradient of an output, reordered by the call
  * before. */
-static int is_reordered(const struct operand *o, int result, const float *data)
+static int is_reordered(const struct operand *o, int result, const void *data)
 {
     return result == INPUT && reordered.operand && reordered.plain == data &&
            has_layout_of(reordered.operand, o);
@@ -506,7 +519,7 @@ static int is_reordered(const struct operand *o, int result, const float *data)
 
 /* Assigns to the weights memory that keeps them. Returns whether that memory already holds them in
  * this layout. */
-static int hold(struct operand *o, int result, float *weights)
+static int hold(struct operand *o, int result, void *weights)
 {
     struct held *h;
     int there;
@@ -534,7 +547,7 @@ void cmn_convolution_hold_weights(int now)
 }
 
 /* Makes operand i available to oneDNN, reordered to oneDNN's layout unless it is the result. */
-static void bring(struct operand *o, int i, int result, float *data)
+static void bring(struct operand *o, int i, int result, void *data)
 {
     int there = i == result;
 
@@ -551,10 +564,10 @@ static void bring(struct operand *o, int i, int result, float *data)
     }
 }
 
-int cmn_convolve(const struct cmn_convolution *shape, enum cmn_convolution_result result,
-                 float *input, float *weights, float *output)
+int cmn_convolution_multiply(const struct cmn_convolution *shape, int result,
+                             const struct cmn_convolution_data *tensors)
 {
-    float *data[TENSORS] = {input, weights, output};
+    void *data[TENSORS] = {tensors->input, tensors->weights, tensors->output};
     dnnl_exec_arg_t arguments[TENSORS];
     struct convolution *c;
     int there;
@@ -563,11 +576,11 @@ int cmn_convolve(const struct cmn_convolution *shape, enum cmn_convolution_resul
         return 0;
     }
     pthread_mutex_lock(&one_at_a_time);
-    c = look_up(shape, (int)result);
+    c = look_up(shape, result, tensors);
     there = c->run != NULL;
     for (int i = 0; there && i < TENSORS; i++) {
         struct operand *o = &c->operand[i];
-        bring(o, i, (int)result, data[i]);
+        bring(o, i, result, data[i]);
         arguments[i] = (dnnl_exec_arg_t){argument[result][i], o->reorder ? o->blocked : o->plain};
     }
     reordered.operand = NULL;
@@ -575,7 +588,7 @@ int cmn_convolve(const struct cmn_convolution *shape, enum cmn_convolution_resul
         struct operand *o = &c->operand[result];
         if (result == CMN_WEIGHTS && c->operand[OUTPUT].reorder) {
             reordered.operand = &c->operand[OUTPUT];
-            reordered.plain = output;
+            reordered.plain = tensors->output;
         }
         must(dnnl_primitive_execute(c->run, stream, TENSORS, arguments), "compute a convolution");
         if (o->reorder && o->channels.layout) {
@@ -585,6 +598,19 @@ int cmn_convolve(const struct cmn_convolution *shape, enum cmn_convolution_resul
             run_reorder(o->reorder, o->blocked, o->plain);
         }
         must(dnnl_stream_wait(stream), "wait for a convolution");
+    }
+    pthread_mutex_unlock(&one_at_a_time);
+    return there;
+}
+
+int cmn_convolution_knows(const struct cmn_convolution *shape,
+                          const struct cmn_convolution_data *images)
+{
+    int there = used;
+
+    pthread_mutex_lock(&one_at_a_time);
+    for (int result = 0; result < TENSORS && there; result++) {
+        there = look_up(shape, result, images)->run != NULL;
     }
     pthread_mutex_unlock(&one_at_a_time);
     return there;
@@ -613,6 +639,23 @@ const char *cmn_convolution_kernels(void)
 }
 
 #else
+
+int cmn_convolution_multiply(const struct cmn_convolution *shape, int result,
+                             const struct cmn_convolution_data *tensors)
+{
+    (void)shape;
+    (void)result;
+    (void)tensors;
+    return 0;
+}
+
+int cmn_convolution_knows(const struct cmn_convolution *shape,
+                          const struct cmn_convolution_data *images)
+{
+    (void)shape;
+    (void)images;
+    return 0;
+}
 
 void cmn_convolution_hold_weights(int now)
 {

@@ -3,16 +3,41 @@
 #ifndef CMN_CONVOLUTION_H
 #define CMN_CONVOLUTION_H
 
+#include "cmn.h"
+
+/* The tensors of a product: input or its gradient, weights or their gradient, output or its
+ * gradient. Weights are Darknet's floats. So are images, or they are images of bf16 as in
+ * engine/bf16_images.h, after cmn_convolution_use_bf16(). */
+struct cmn_convolution_data {
+    void *input;
+    float *weights;
+    void *output;
+    int input_in_bf16, output_in_bf16;
+};
+
+/* Local, thread-safe. Computes one of the three products (enum cmn_convolution_result). The output
+ * and images of bf16 are overwritten; to other gradients the result is added. From CMN_WEIGHTS to a
+ * CMN_INPUT right after it, the same output must not change: it is reordered once for both. Returns
+ * 0 where the caller has to compute: while oneDNN is not used, and where oneDNN has only its slow
+ * reference for the shape. */
+int cmn_convolution_multiply(const struct cmn_convolution *shape, int result,
+                             const struct cmn_convolution_data *tensors);
+
+/* Local, thread-safe. Returns whether oneDNN computes all three products of this shape; of `images`
+ * only the kinds matter. */
+int cmn_convolution_knows(const struct cmn_convolution *shape,
+                          const struct cmn_convolution_data *images);
+
 /* Local, thread-safe. Drops all reordered weights that were kept. If `now` is not 0, no layer's
  * weights change until the next call, so weights that are reordered for a product are kept for that
  * layer's next product. The memory is not freed; it is at most twice that of the weights. */
 void cmn_convolution_hold_weights(int now);
 
-/* Local. Switches cmn_convolve() on or off. While it is off, and in a program without oneDNN, the
- * caller of cmn_convolve() computes. */
+/* Local. Switches these products on or off. While they are off, and in a program without oneDNN,
+ * the caller computes. */
 void cmn_convolution_use(int on);
 
-/* Local. From now on cmn_convolve() rounds the factors of its products to bf16 (7 bits of mantissa),
+/* Local. From now on the factors of products are rounded to bf16 (7 bits of mantissa),
  * and adds up in 32 bits. Call it before the others. Returns 0 if the processor, or the program,
  * cannot. */
 int cmn_convolution_use_bf16(void);

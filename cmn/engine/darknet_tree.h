@@ -20,6 +20,7 @@
 #include "tree.h"
 #include "utils.h"
 
+#include "cmn.h"
 #include "engine/darknet_net.h"
 #include "engine/net_tree.h"
 #include "mpi/device.h"
@@ -106,6 +107,35 @@ struct cmn_tree_layer {
     float **averages[3]; /* exponential averages of its weights, biases and scales, if it has any */
 };
 struct cmn_tree_layer cmn_tree_layer(const layer *l);
+
+/* How a layer looks at its input. */
+struct cmn_tree_view {
+    int convolves; /* a convolutional layer whose products are those of `convolution` */
+    struct cmn_convolution convolution; /* of a maxpool layer only the strides */
+    /* It does what the name of its type says, and nothing more, and has a gradient. */
+    int usual;
+    float alpha, beta; /* a shortcut's factors of the layer before it and of the other one */
+};
+struct cmn_tree_view cmn_tree_view(const layer *l);
+
+/* Returns by what batch normalisation divides. */
+float cmn_tree_deviation(float variance);
+
+/* What a layer's function gets in a training's pass on the CPU. */
+struct cmn_tree_pass {
+    int index;             /* of the layer */
+    float *input, *delta;  /* the output of the layer before it and its gradient, or NULL */
+    const layer *layers;   /* of the network */
+};
+
+/* Computes a layer, or returns 0 where Darknet has to. */
+typedef int cmn_tree_compute(const layer *l, const struct cmn_tree_pass *p);
+
+/* Until cmn_tree_restore() these compute the training's passes of a layer, if it has one of the
+ * types that they may know: convolutional, maxpool, upsample, shortcut, route and dropout. A process
+ * has one pair of them. */
+void cmn_tree_replace(layer *l, cmn_tree_compute *forward, cmn_tree_compute *backward);
+void cmn_tree_restore(layer *l);
 
 #ifdef GPU
 /* Multiplies n floats in the GPU's memory; does not block. */

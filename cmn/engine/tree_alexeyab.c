@@ -2,6 +2,7 @@
  * copies share their layers. */
 #include "engine/darknet_tree.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -397,6 +398,87 @@ struct cmn_tree_layer cmn_tree_layer(const layer *l)
                                         : .9,
         .averages = {(float **)&l->weights_ema, (float **)&l->biases_ema, (float **)&l->scales_ema},
     };
+}
+
+/* Returns whether im2col_cpu_ext() cuts a convolution's windows as oneDNN does. */
+static int has_usual_windows(const layer *l)
+{
+    int window = l->dilation * (l->size - 1) + 1 - 2 * l->pad * l->dilation;
+
+    return l->type == CONVOLUTIONAL && (l->size > 1 || !l->pad) &&
+           l->out_h == (l->h - window) / l->stride_y + 1 &&
+           l->out_w == (l->w - window) / l->stride_x + 1;
+}
+
+struct cmn_tree_view cmn_tree_view(const layer *l)
+{
+    int convolves = !l->binary && !l->xnor && has_usual_windows(l);
+
+    return (struct cmn_tree_view){
+        .convolves = convolves,
+        .convolution = {l->batch, l->groups, l->c, l->h, l->w, l->n, l->out_h, l->out_w, l->size,
+                        l->stride_y, l->stride_x, l->dilation, l->pad * l->dilation},
+        .usual = l->delta && l->train && !l->antialiasing && !l->assisted_excitation &&
+                 !l->maxpool_depth && !l->dropblock && l->batch_normalize < 2 &&
+                 (l->type != CONVOLUTIONAL || convolves) && (l->type != ROUTE || l->groups == 1) &&
+                 (l->type != SHORTCUT || (l->n == 1 && l->nweights == 0)),
+        .alpha = 1,
+        .beta = 1,
+    };
+}
+
+float cmn_tree_deviation(float variance)
+{
+    return sqrtf(variance + .00001F);
+}
+
+static struct {
+    cmn_tree_compute *forward, *backward;
+    /* Darknet's functions of each type, where they have been replaced. */
+    __typeof__(((layer *)0)->forward) own_forward[BLANK + 1];
+    __typeof__(((layer *)0)->backward) own_backward[BLANK + 1];
+} computes;
+
+static void forward(layer l, network_state s)
+{
+    const struct cmn_tree_pass p = {s.index, s.input, s.delta, s.net.layers};
+
+    if (!s.train || !computes.forward(&l, &p)) {
+        computes.own_forward[l.type](l, s);
+    }
+}
+
+static void backward(layer l, network_state s)
+{
+    const struct cmn_tree_pass p = {s.index, s.input, s.delta, s.net.layers};
+
+    if (!computes.backward(&l, &p)) {
+        computes.own_backward[l.type](l, s);
+    }
+}
+
+void cmn_tree_replace(layer *l, cmn_tree_compute *forwards, cmn_tree_compute *backwards)
+{
+    LAYER_TYPE type = l->type;
+
+    if ((type == CONVOLUTIONAL || type == MAXPOOL || type == UPSAMPLE || type == SHORTCUT ||
+         type == ROUTE || type == DROPOUT) &&
+        l->forward != forward) {
+        computes.own_forward[type] = l->forward;
+        computes.own_backward[type] = l->backward;
+        l->forward = forward;
+        l->backward = backward;
+    }
+    computes.forward = forwards;
+    computes.backward = backwards;
+}
+
+void cmn_tree_restore(layer *l)
+{
+    if (l->forward == forward) {
+        l->forward = computes.own_forward[l->type];
+        l->backward = computes.own_backward[l->type];
+    }
 }
 
 /* A contrastive layer may follow the layer that finds boxes. */

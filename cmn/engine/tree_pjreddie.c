@@ -2,6 +2,7 @@
 #include "config/cfg_check.h"
 #include "engine/darknet_tree.h"
 
+#include <math.h>
 #include <stddef.h>
 
 const struct cmn_tree cmn_tree = {
@@ -142,6 +143,72 @@ struct cmn_tree_layer cmn_tree_layer(const layer *l)
         .rate = &l->learning_rate_scale,
         .keeps = .99,
     };
+}
+
+struct cmn_tree_view cmn_tree_view(const layer *l)
+{
+    return (struct cmn_tree_view){
+        .convolves = l->type == CONVOLUTIONAL && !l->binary && !l->xnor,
+        .convolution = {l->batch, l->groups, l->c, l->h, l->w, l->n, l->out_h, l->out_w, l->size,
+                        l->stride, l->stride, 1, l->pad},
+        .usual = l->delta != NULL && !l->binary && !l->xnor,
+        .alpha = l->alpha,
+        .beta = l->beta,
+    };
+}
+
+float cmn_tree_deviation(float variance)
+{
+    return sqrtf(variance) + .000001F;
+}
+
+static struct {
+    cmn_tree_compute *forward, *backward;
+    /* Darknet's functions of each type, where they have been replaced. */
+    __typeof__(((layer *)0)->forward) own_forward[BLANK + 1];
+    __typeof__(((layer *)0)->backward) own_backward[BLANK + 1];
+} computes;
+
+static void forward(layer l, network s)
+{
+    const struct cmn_tree_pass p = {s.index, s.input, s.delta, s.layers};
+
+    if (!s.train || !computes.forward(&l, &p)) {
+        computes.own_forward[l.type](l, s);
+    }
+}
+
+static void backward(layer l, network s)
+{
+    const struct cmn_tree_pass p = {s.index, s.input, s.delta, s.layers};
+
+    if (!computes.backward(&l, &p)) {
+        computes.own_backward[l.type](l, s);
+    }
+}
+
+void cmn_tree_replace(layer *l, cmn_tree_compute *forwards, cmn_tree_compute *backwards)
+{
+    LAYER_TYPE type = l->type;
+
+    if ((type == CONVOLUTIONAL || type == MAXPOOL || type == UPSAMPLE || type == SHORTCUT ||
+         type == ROUTE || type == DROPOUT) &&
+        l->forward != forward) {
+        computes.own_forward[type] = l->forward;
+        computes.own_backward[type] = l->backward;
+        l->forward = forward;
+        l->backward = backward;
+    }
+    computes.forward = forwards;
+    computes.backward = backwards;
+}
+
+void cmn_tree_restore(layer *l)
+{
+    if (l->forward == forward) {
+        l->forward = computes.own_forward[l->type];
+        l->backward = computes.own_backward[l->type];
+    }
 }
 
 int cmn_tree_detector(const network *net)

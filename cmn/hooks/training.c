@@ -18,6 +18,7 @@
 #include "data/loader.h"
 #include "data/pixels.h"
 #include "data/scatter.h"
+#include "engine/bf16_layers.h"
 #include "engine/convolution.h"
 #include "engine/darknet_net.h"
 #include "engine/darknet_tree.h"
@@ -433,6 +434,26 @@ void cmn_progress(void)
     if (cmn_job.trainer) {
         cmn_step_progress(&cmn_job.trainer->step);
     }
+}
+
+int cmn_convolve(const struct layer *l, enum cmn_convolution_result result, float *input,
+                 float *output)
+{
+    struct cmn_tree_view view = cmn_tree_view(l);
+    const struct cmn_convolution_data data = {
+        .input = input,
+        .weights = result == CMN_WEIGHTS ? l->weight_updates : l->weights,
+        .output = output};
+
+    cmn_progress();
+    return view.convolves && cmn_convolution_multiply(&view.convolution, (int)result, &data);
+}
+
+int cmn_overwrites_delta(struct network *net, int i)
+{
+    const struct cmn_trainer *t = net->cmn;
+
+    return t && cmn_bf16_layers_overwrite(t->model.net, i);
 }
 
 int cmn_multiply(int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,

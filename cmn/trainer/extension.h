@@ -63,7 +63,7 @@ struct cmn_extension {
     void (*after_report)(void *self, struct cmn_step *p);
 };
 
-enum { CMN_EXTENSIONS_AT_MOST = 16 };
+enum { CMN_EXTENSIONS_AT_MOST = 20 };
 
 /* Sums since the last row of the report. */
 struct cmn_row_sums {

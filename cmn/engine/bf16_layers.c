@@ -1,0 +1,619 @@
+#include "engine/bf16_layers.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fatal.h"
+#include "base/memory.h"
+#include "cmn.h"
+#include "engine/bf16_images.h"
+#include "engine/channels.h"
+#include "engine/convolution.h"
+#include "engine/darknet_tree.h"
+
+#include "convolutional_layer.h"
+
+/* What is planned for a layer. */
+struct place {
+    int kept;      /* output and gradient are images of bf16 */
+    int computed;  /* by this file, in a training's passes */
+    int root;      /* the layer whose memory it uses: its own number, but for dropout */
+    int has_delta; /* of a root: a layer behind it has written the gradient */
+};
+
+static struct {
+    struct cmn_net *net; /* NULL: not open */
+    struct cmn_bf16_trainer trainer;
+    struct place *place;
+    float less;              /* a variance is a sum of squares / (count - less) */
+    int width, height, batch; /* of layer 0 when the plan was made */
+} plan;
+
+/* Memory for one tensor, which grows. */
+struct room {
+    void *at;
+    size_t bytes;
+};
+static struct room delta_room, image_room, sum_room;
+
+static void *take(struct room *r, size_t bytes)
+{
+    if (r->bytes < bytes) {
+        free(r->at);
+        r->at = cmn_malloc(bytes, 1);
+        r->bytes = bytes;
+    }
+    return r->at;
+}
+
+/* ---- the plan ---- */
+
+/* Returns the factor of values below 0 in this activation, or -1 if it is another one. */
+static float slope_of(const layer *l)
+{
+    switch (l->activation) {
+    case LINEAR:
+        return 1;
+    case LEAKY:
+        return 0.1F;
+    case RELU:
+        return 0;
+    default:
+        return -1;
+    }
+}
+
+/* Writes to `from` the layers whose outputs layer i reads, and returns their number, at most two for
+ * others than routes; -1 if this is not known for its type. */
+static int inputs_of(const network *net, int i, const int **from, int pair[2])
+{
+    const layer *l = &net->layers[i];
+
+    *from = pair;
+    pair[0] = i - 1;
+    pair[1] = l->index;
+    switch (l->type) {
+    case ROUTE:
+        *from = l->input_layers;
+        return l->n;
+    case SHORTCUT:
+        return cmn_tree_view(l).usual ? 2 : -1;
+    case CONVOLUTIONAL:
+    case DECONVOLUTIONAL:
+    case CONNECTED:
+    case MAXPOOL:
+    case AVGPOOL:
+    case SOFTMAX:
+    case DROPOUT:
+    case CROP:
+    case COST:
+    case LOCAL:
+    case ACTIVE:
+    case BATCHNORM:
+    case DETECTION:
+    case REGION:
+    case YOLO:
+    case REORG:
+    case UPSAMPLE:
+        return i > 0;
+    default:
+        return -1;
+    }
+}
+
+static struct cmn_convolution_data kept_data(int input, int output)
+{
+    return (struct cmn_convolution_data){.input_in_bf16 = input, .output_in_bf16 = output};
+}
+
+/* Returns whether this file can compute a layer if its images are kept where it needs that. */
+static int can_compute(const network *net, int i)
+{
+    const layer *l = &net->layers[i];
+    struct cmn_tree_view view = cmn_tree_view(l);
+    const layer *other = l->type == SHORTCUT ? &net->layers[l->index] : l;
+    struct cmn_convolution_data all = kept_data(1, 1), in = kept_data(1, 0);
+
+    if (!view.usual) {
+        return 0;
+    }
+    switch (l->type) {
+    case CONVOLUTIONAL:
+        return slope_of(l) >= 0 && cmn_convolution_knows(&view.convolution, &all) &&
+               cmn_convolution_knows(&view.convolution, &in);
+    case SHORTCUT:
+        return slope_of(l) >= 0 && other->outputs == l->outputs && other->out_c == l->out_c;
+    case UPSAMPLE:
+        return !l->reverse;
+    case MAXPOOL:
+    case ROUTE:
+        return 1;
+    case DROPOUT:
+        return i > 0;
+    default:
+        return 0;
+    }
+}
+
+/* Makes the outputs plain that cannot be kept; returns whether it changed anything. An output is
+ * kept if all layers that read it can read such images. A convolution can read and write either
+ * kind, another layer only what it can keep itself. */
+static int make_plain(const network *net)
+{
+    int changed = 0, pair[2], n;
+    const int *from;
+
+    for (int i = 0; i < net->n; i++) {
+        struct place *at = &plan.place[i];
+        int reads_both = at->computed && net->layers[i].type == CONVOLUTIONAL;
+        n = inputs_of(net, i, &from, pair);
+        for (int k = 0; k < n; k++) {
+            struct place *input = &plan.place[from[k]];
+            if (!reads_both && at->kept != input->kept) {
+                changed |= at->kept || input->kept;
+                at->kept = input->kept = 0;
+            }
+        }
+    }
+    return changed;
+}
+
+static void make_plan(void)
+{
+    const network *net = cmn_network(plan.net);
+    int known = cmn_channels_fast(1), pair[2];
+    const int *from;
+
+    plan.width = net->layers->w;
+    plan.height = net->layers->h;
+    plan.batch = net->layers->batch;
+    for (int i = 0; i < net->n; i++) {
+        known = known && inputs_of(net, i, &from, pair) >= 0 && !net->layers[i].onlyforward;
+    }
+    for (int i = 0; i < net->n; i++) {
+        struct place *at = &plan.place[i];
+        at->computed = known && can_compute(net, i);
+        /* The last layer's output is the network's. */
+        at->kept = at->computed && i < net->n - 1;
+        at->root = net->layers[i].type == DROPOUT && i > 0 ? plan.place[i - 1].root : i;
+    }
+    while (make_plain(net)) {
+    }
+    for (int i = 0; i < net->n; i++) {
+        plan.place[i].computed &= plan.place[i].kept || net->layers[i].type == CONVOLUTIONAL;
+    }
+}
+
+/* ---- tensors ---- */
+
+static size_t values_of(const layer *l)
+{
+    return (size_t)l->outputs * (size_t)l->batch;
+}
+
+static struct cmn_pixels pixels_of(const layer *l)
+{
+    return (struct cmn_pixels){(size_t)l->batch * (size_t)l->out_h * (size_t)l->out_w, l->out_c};
+}
+
+/* One image of Darknet's output, where its channels lie together otherwise. */
+static struct cmn_channels channels_of(const layer *l, int images)
+{
+    return (struct cmn_channels){CMN_CHANNELS_LAST, images, l->out_c,
+                                 (size_t)l->out_h * (size_t)l->out_w};
+}
+
+static int input_is_kept(const struct cmn_tree_pass *p)
+{
+    return p->index > 0 && plan.place[p->index - 1].kept;
+}
+
+/* Returns the gradient of a kept layer's output. Where no layer behind it has written it, it is
+ * zero. */
+static uint16_t *delta_of(const struct cmn_tree_pass *p, int i)
+{
+    struct place *at = &plan.place[plan.place[i].root];
+    const layer *l = &p->layers[i];
+
+    if (!at->has_delta) {
+        memset(l->delta, 0, values_of(l) * sizeof(uint16_t));
+        at->has_delta = 1;
+    }
+    return (uint16_t *)l->delta;
+}
+
+/* Returns whether a layer has to add to the gradient of layer i's output, and not to overwrite it. */
+static int adds_to(int i)
+{
+    struct place *at = &plan.place[plan.place[i].root];
+    int adds = at->has_delta;
+
+    at->has_delta = 1;
+    return adds;
+}
+
+/* ---- convolution, with batch normalisation and activation ---- */
+
+/* A vector of numbers for each filter. */
+struct filters {
+    float *factor, *term, *by_delta, *by_x, *constant;
+    double *sums; /* 1 + 2 * filters */
+};
+
+static struct filters open_filters(const layer *l)
+{
+    size_t n = (size_t)l->out_c;
+    float *vectors = cmn_alloc_floats(5 * n);
+
+    return (struct filters){.factor = vectors,
+                            .term = vectors + n,
+                            .by_delta = vectors + 2 * n,
+                            .by_x = vectors + 3 * n,
+                            .constant = vectors + 4 * n,
+                            .sums = cmn_calloc(1 + 2 * n, sizeof(double))};
+}
+
+static void close_filters(struct filters *f)
+{
+    free(f->factor);
+    free(f->sums);
+}
+
+/* How an output follows from x, what the convolution has computed: normalised, scaled, and with the
+ * activation. */
+static struct cmn_map map_of(const layer *l, const struct filters *f)
+{
+    for (int k = 0; k < l->out_c; k++) {
+        f->factor[k] =
+            l->batch_normalize ? l->scales[k] / cmn_tree_deviation(l->variance[k]) : 1;
+        f->term[k] = l->biases[k] - (l->batch_normalize ? l->mean[k] * f->factor[k] : 0);
+    }
+    return (struct cmn_map){f->factor, f->term, slope_of(l)};
+}
+
+static void find_statistics(const layer *l, const uint16_t *x, double *sums)
+{
+    struct cmn_pixels pixels = pixels_of(l);
+    float keeps = (float)cmn_tree_layer(l).keeps, takes = (float)(1 - cmn_tree_layer(l).keeps);
+
+    cmn_pixels_statistics(&pixels, x, sums);
+    for (int k = 0; k < l->out_c; k++) {
+        l->mean[k] = (float)sums[1 + k];
+        l->variance[k] = (float)(sums[1 + l->out_c + k] / (sums[0] - (double)plan.less));
+    }
+    plan.trainer.statistics(plan.trainer.self, l->mean, l->variance, l->out_c, (int)pixels.pixels);
+    for (int k = 0; k < l->out_c; k++) {
+        l->rolling_mean[k] = l->rolling_mean[k] * keeps + l->mean[k] * takes;
+        l->rolling_variance[k] = l->rolling_variance[k] * keeps + l->variance[k] * takes;
+    }
+}
+
+static void multiply(const layer *l, int result, const struct cmn_convolution_data *data)
+{
+    struct cmn_tree_view view = cmn_tree_view(l);
+
+    plan.trainer.progress(plan.trainer.self);
+    if (!cmn_convolution_multiply(&view.convolution, result, data)) {
+        cmn_fatal("cmn_mixed=bf16: oneDNN cannot compute a convolution that it could compute before");
+    }
+}
+
+/* Writes the mapped values as floats in Darknet's layout, image by image. */
+static void write_plain(const layer *l, const struct cmn_map *map, const uint16_t *x)
+{
+    struct cmn_pixels image = {(size_t)l->out_h * (size_t)l->out_w, l->out_c};
+    struct cmn_channels channels = channels_of(l, 1);
+    float *floats = take(&image_room, (size_t)l->outputs * sizeof *floats);
+
+    for (int i = 0; i < l->batch; i++) {
+        size_t at = (size_t)i * (size_t)l->outputs;
+        cmn_pixels_map(&image, map, x + at, NULL, floats);
+        cmn_channels_unpack(&channels, 0, l->output + at, floats);
+    }
+}
+
+static void forward_convolution(const layer *l, const struct cmn_tree_pass *p)
+{
+    int kept = plan.place[p->index].kept;
+    uint16_t *x = (uint16_t *)(l->batch_normalize ? l->x : l->output);
+    struct cmn_convolution_data data = {.input = p->input,
+                                        .weights = l->weights,
+                                        .output = x,
+                                        .input_in_bf16 = input_is_kept(p),
+                                        .output_in_bf16 = kept || l->batch_normalize};
+    struct cmn_pixels pixels = pixels_of(l);
+    struct filters f = open_filters(l);
+    struct cmn_map map;
+
+    multiply(l, CMN_OUTPUT, &data);
+    if (l->batch_normalize) {
+        find_statistics(l, x, f.sums);
+    }
+    map = map_of(l, &f);
+    if (kept) {
+        cmn_pixels_map(&pixels, &map, x, (uint16_t *)l->output, NULL);
+    } else if (l->batch_normalize) {
+        write_plain(l, &map, x);
+    } else {
+        add_bias(l->output, l->biases, l->batch, l->out_c, l->out_h * l->out_w);
+        activate_array(l->output, (int)values_of(l), l->activation);
+    }
+    close_filters(&f);
+}
+
+/* Turns `delta`, the gradient of the output, into that of x, and adds to the gradients of biases and
+ * scales. With batch normalisation: its two sums over all values of a filter are those of the batch's
+ * mean and variance. */
+static void backward_map(const layer *l, const uint16_t *x, uint16_t *delta)
+{
+    struct cmn_pixels pixels = pixels_of(l);
+    struct filters f = open_filters(l);
+    struct cmn_map map = map_of(l, &f);
+    float count = (float)pixels.pixels;
+
+    if (!l->batch_normalize) {
+        cmn_pixels_sum_deltas(&pixels, &map, f.by_x, x, delta, f.sums);
+    } else {
+        cmn_pixels_sum_deltas(&pixels, &map, l->mean, x, delta, f.sums);
+    }
+    for (int k = 0; k < l->out_c; k++) {
+        double sum = f.sums[k], product = f.sums[l->out_c + k];
+        l->bias_updates[k] += (float)sum;
+        f.by_delta[k] = 1;
+        if (l->batch_normalize) {
+            double variance = (double)(l->variance[k] + .00001F), scale = (double)l->scales[k];
+            f.by_delta[k] = (float)(scale / sqrt(variance));
+            l->scale_updates[k] += (float)(product / (double)cmn_tree_deviation(l->variance[k]));
+            l->mean_delta[k] = (float)(sum * scale * (-1 / sqrt(variance)));
+            l->variance_delta[k] = (float)(product * scale * -.5 * pow(variance, -1.5));
+        }
+    }
+    if (l->batch_normalize) {
+        plan.trainer.deltas(plan.trainer.self, l->mean_delta, l->variance_delta, l->out_c,
+                            (int)pixels.pixels);
+    }
+    for (int k = 0; k < l->out_c && l->batch_normalize; k++) {
+        f.by_x[k] = 2 * l->variance_delta[k] / count;
+        f.constant[k] = l->mean_delta[k] / count - f.by_x[k] * l->mean[k];
+    }
+    if (l->batch_normalize || slope_of(l) != 1) {
+        cmn_pixels_map_deltas(&pixels, &map, f.by_delta, f.by_x, f.constant, x, delta);
+    }
+    close_filters(&f);
+}
+
+/* Returns the gradient of x as an image of bf16. */
+static uint16_t *delta_of_x(const layer *l, const struct cmn_tree_pass *p)
+{
+    uint16_t *x = (uint16_t *)(l->batch_normalize ? l->x : l->output), *delta;
+    struct cmn_channels channels = channels_of(l, l->batch);
+    int kept = plan.place[p->index].kept;
+
+    if (!kept && !l->batch_normalize) {
+        gradient_array(l->output, (int)values_of(l), l->activation, l->delta);
+        backward_bias(l->bias_updates, l->delta, l->batch, l->out_c, l->out_h * l->out_w);
+    }
+    if (kept) {
+        delta = delta_of(p, p->index);
+    } else {
+        delta = take(&delta_room, values_of(l) * sizeof *delta);
+        cmn_channels_pack(&channels, 1, delta, l->delta);
+    }
+    if (kept || l->batch_normalize) {
+        backward_map(l, x, delta);
+    }
+    return delta;
+}
+
+static void backward_convolution(const layer *l, const struct cmn_tree_pass *p)
+{
+    struct cmn_convolution_data data = {.input = p->input,
+                                        .weights = l->weight_updates,
+                                        .output = delta_of_x(l, p),
+                                        .input_in_bf16 = input_is_kept(p),
+                                        .output_in_bf16 = 1};
+    size_t values = (size_t)l->inputs * (size_t)l->batch;
+    uint16_t *delta = (uint16_t *)p->delta;
+
+    multiply(l, CMN_WEIGHTS, &data);
+    if (!p->delta) {
+        return;
+    }
+    data.weights = l->weights;
+    data.input = p->delta;
+    if (data.input_in_bf16 && adds_to(p->index - 1)) {
+        data.input = take(&sum_room, values * sizeof *delta);
+        multiply(l, CMN_INPUT, &data);
+        cmn_pixels_add(values, 1, delta, 1, data.input, 1, delta);
+    } else {
+        multiply(l, CMN_INPUT, &data);
+    }
+}
+
+/* ---- other layers ---- */
+
+static struct cmn_windows pooling_of(const layer *l)
+{
+    struct cmn_tree_view view = cmn_tree_view(l);
+
+    return (struct cmn_windows){.images = l->batch,
+                                .channels = l->c,
+                                .height = l->h,
+                                .width = l->w,
+                                .out_height = l->out_h,
+                                .out_width = l->out_w,
+                                .size = l->size,
+                                .stride_y = view.convolution.stride_y,
+                                .stride_x = view.convolution.stride_x,
+                                .top = -l->pad / 2,
+                                .left = -l->pad / 2};
+}
+
+static struct cmn_windows upsampling_of(const layer *l)
+{
+    return (struct cmn_windows){.images = l->batch,
+                                .channels = l->c,
+                                .height = l->out_h,
+                                .width = l->out_w,
+                                .out_height = l->h,
+                                .out_width = l->w,
+                                .size = l->stride,
+                                .stride_y = l->stride,
+                                .stride_x = l->stride};
+}
+
+/* Gives a factor of this layer's gradient to the layer `to`, whose output has the same size. */
+static void give_delta(const struct cmn_tree_pass *p, int to, float factor, const uint16_t *delta)
+{
+    const layer *l = &p->layers[to];
+    uint16_t *into = (uint16_t *)l->delta;
+
+    if (adds_to(to)) {
+        cmn_pixels_add(values_of(l), factor, delta, 1, into, 1, into);
+    } else {
+        cmn_pixels_add(values_of(l), factor, delta, 0, delta, 1, into);
+    }
+}
+
+static void forward_route(const layer *l, const struct cmn_tree_pass *p)
+{
+    uint16_t *to = (uint16_t *)l->output;
+
+    for (int i = 0; i < l->n; to += p->layers[l->input_layers[i]].out_c, i++) {
+        const layer *from = &p->layers[l->input_layers[i]];
+        cmn_pixels_copy(pixels_of(l).pixels, (const uint16_t *)from->output, from->out_c, to,
+                        l->out_c, 0);
+    }
+}
+
+static void backward_route(const layer *l, const struct cmn_tree_pass *p)
+{
+    const uint16_t *delta = delta_of(p, p->index);
+
+    for (int i = 0; i < l->n; delta += p->layers[l->input_layers[i]].out_c, i++) {
+        const layer *to = &p->layers[l->input_layers[i]];
+        cmn_pixels_copy(pixels_of(l).pixels, delta, l->out_c, (uint16_t *)to->delta, to->out_c,
+                        adds_to(l->input_layers[i]));
+    }
+}
+
+static void draw(const layer *l)
+{
+    for (size_t i = 0; i < (size_t)l->inputs * (size_t)l->batch; i++) {
+        l->rand[i] = rand_uniform(0, 1);
+    }
+}
+
+static int forward(const layer *l, const struct cmn_tree_pass *p)
+{
+    const network *net = cmn_network(plan.net);
+    const uint16_t *input = (const uint16_t *)p->input;
+    uint16_t *output = (uint16_t *)l->output;
+    struct cmn_tree_view view = cmn_tree_view(l);
+    struct cmn_windows w;
+
+    if (plan.width != net->layers->w || plan.height != net->layers->h ||
+        plan.batch != net->layers->batch) {
+        make_plan(); /* this is the first layer: sizes do not change within a pass */
+    }
+    if (!plan.place[p->index].computed) {
+        return 0;
+    }
+    plan.place[p->index].has_delta = 0;
+    switch (l->type) {
+    case CONVOLUTIONAL:
+        forward_convolution(l, p);
+        break;
+    case MAXPOOL:
+        w = pooling_of(l);
+        cmn_windows_max(&w, input, output, (uint16_t *)l->indexes);
+        break;
+    case UPSAMPLE:
+        w = upsampling_of(l);
+        cmn_windows_spread(&w, l->scale, input, output);
+        break;
+    case SHORTCUT:
+        cmn_pixels_add(values_of(l), view.alpha, input, view.beta,
+                       (const uint16_t *)p->layers[l->index].output, slope_of(l), output);
+        break;
+    case ROUTE:
+        forward_route(l, p);
+        break;
+    default:
+        draw(l);
+        cmn_pixels_drop(values_of(l), l->rand, l->probability, l->scale, (uint16_t *)p->input);
+    }
+    return 1;
+}
+
+static int backward(const layer *l, const struct cmn_tree_pass *p)
+{
+    struct cmn_tree_view view = cmn_tree_view(l);
+    uint16_t *delta, *to = (uint16_t *)p->delta;
+    struct cmn_windows w;
+
+    if (!plan.place[p->index].computed) {
+        return 0;
+    }
+    switch (l->type) {
+    case CONVOLUTIONAL:
+        backward_convolution(l, p);
+        break;
+    case MAXPOOL:
+        delta = delta_of(p, p->index);
+        w = pooling_of(l);
+        cmn_windows_max_deltas(&w, delta, (const uint16_t *)l->indexes, adds_to(p->index - 1), to);
+        break;
+    case UPSAMPLE:
+        delta = delta_of(p, p->index);
+        w = upsampling_of(l);
+        cmn_windows_spread_deltas(&w, l->scale, delta, adds_to(p->index - 1), to);
+        break;
+    case SHORTCUT:
+        delta = delta_of(p, p->index);
+        cmn_pixels_activation_deltas(values_of(l), (const uint16_t *)l->output, slope_of(l), delta);
+        give_delta(p, p->index - 1, view.alpha, delta);
+        give_delta(p, l->index, view.beta, delta);
+        break;
+    case ROUTE:
+        backward_route(l, p);
+        break;
+    default:
+        cmn_pixels_drop(values_of(l), l->rand, l->probability, l->scale, delta_of(p, p->index));
+    }
+    return 1;
+}
+
+/* ---- open and close ---- */
+
+void cmn_bf16_layers_open(struct cmn_net *handle, const struct cmn_bf16_trainer *trainer)
+{
+    const network *net = cmn_network(handle);
+
+    cmn_bf16_layers_close();
+    plan.net = handle;
+    plan.trainer = *trainer;
+    plan.less = (float)cmn_net_traits(handle).variance_less;
+    plan.place = cmn_calloc((size_t)net->n, sizeof *plan.place);
+    make_plan();
+    for (int i = 0; i < net->n; i++) {
+        cmn_tree_replace(&net->layers[i], forward, backward);
+    }
+}
+
+void cmn_bf16_layers_close(void)
+{
+    const network *net = plan.net ? cmn_network(plan.net) : NULL;
+
+    for (int i = 0; net && i < net->n; i++) {
+        cmn_tree_restore(&net->layers[i]);
+    }
+    free(plan.place);
+    memset(&plan, 0, sizeof plan);
+}
+
+int cmn_bf16_layers_overwrite(const struct cmn_net *net, int i)
+{
+    return net == plan.net && plan.place[i].kept;
+}
