@@ -114,8 +114,8 @@ VECTORS void add_rows(float *restrict sum, const uint16_t *restrict x, size_t ro
 
     for (; r + 4 <= rows; r += 4, x += 4 * n) {
         for (size_t i = 0; i < n; i++) {
-            sum[i] += (decode(x[i]) + decode(x[n + i])) +
-                      (decode(x[2 * n + i]) + decode(x[3 * n + i]));
+            sum[i] +=
+                (decode(x[i]) + decode(x[n + i])) + (decode(x[2 * n + i]) + decode(x[3 * n + i]));
         }
     }
     for (; r < rows; r++, x += n) {
@@ -290,9 +290,7 @@ void cmn_pixels_sum_deltas(const struct cmn_pixels *p, const struct cmn_map *m, 
         struct rows r = rows_of(block_pixels(p->pixels, b), p->channels);
         size_t at = b * BLOCK * (size_t)p->channels, rest = at + r.rows * r.width;
         float *sums = open_vectors(2, p->channels);
-        struct delta_rows d = {factor,   term,
-                               middle,   m->slope,
-                               sums,     vector(sums, 1, p->channels)};
+        struct delta_rows d = {factor, term, middle, m->slope, sums, vector(sums, 1, p->channels)};
         sum_delta_rows(&d, x + at, delta + at, r.rows, r.width);
         sum_delta_rows(&d, x + rest, delta + rest, 1, r.rest);
         fold(of + b * each, d.sum, p->channels);
@@ -471,7 +469,7 @@ VECTORS void put_where(int windows, size_t n, uint16_t number, const uint16_t *r
 {
     for (int k = 0; k < windows; k++, to += step, delta += n, which += n) {
         for (size_t i = 0; i < n; i++) {
-            to[i] = delta[i] & (uint16_t)-(which[i] == number);
+            to[i] = delta[i] & (uint16_t) - (which[i] == number);
         }
     }
 }
@@ -481,7 +479,7 @@ VECTORS void add_where(int windows, size_t n, uint16_t number, const uint16_t *r
 {
     for (int k = 0; k < windows; k++, to += step, delta += n, which += n) {
         for (size_t i = 0; i < n; i++) {
-            uint16_t added = delta[i] & (uint16_t)-(which[i] == number);
+            uint16_t added = delta[i] & (uint16_t) - (which[i] == number);
             to[i] = encode(decode(to[i]) + decode(added));
         }
     }

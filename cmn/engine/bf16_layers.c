@@ -26,7 +26,7 @@ static struct {
     struct cmn_net *net; /* NULL: not open */
     struct cmn_bf16_trainer trainer;
     struct place *place;
-    float less;              /* a variance is a sum of squares / (count - less) */
+    float less;               /* a variance is a sum of squares / (count - less) */
     int width, height, batch; /* of layer 0 when the plan was made */
 } plan;
 
@@ -260,14 +260,16 @@ static void close_filters(struct filters *f)
     free(f->sums);
 }
 
-/* How an output follows from x, what the convolution has computed: normalised, scaled, and with the
- * activation. */
-static struct cmn_map map_of(const layer *l, const struct filters *f)
+/* Returns how an output follows from x, what the convolution has computed: normalised, scaled,
+ * shifted, and with the activation. Without batch normalisation the output overwrites x; backward,
+ * it is the output itself that says on which side of 0 a value was. */
+static struct cmn_map map_of(const layer *l, const struct filters *f, int is_backward)
 {
     for (int k = 0; k < l->out_c; k++) {
-        f->factor[k] =
-            l->batch_normalize ? l->scales[k] / cmn_tree_deviation(l->variance[k]) : 1;
-        f->term[k] = l->biases[k] - (l->batch_normalize ? l->mean[k] * f->factor[k] : 0);
+        f->factor[k] = l->batch_normalize ? l->scales[k] / cmn_tree_deviation(l->variance[k]) : 1;
+        f->term[k] = l->batch_normalize ? l->biases[k] - l->mean[k] * f->factor[k]
+                     : is_backward      ? 0
+                                        : l->biases[k];
     }
     return (struct cmn_map){f->factor, f->term, slope_of(l)};
 }
@@ -295,7 +297,8 @@ static void multiply(const layer *l, int result, const struct cmn_convolution_da
 
     plan.trainer.progress(plan.trainer.self);
     if (!cmn_convolution_multiply(&view.convolution, result, data)) {
-        cmn_fatal("cmn_mixed=bf16: oneDNN cannot compute a convolution that it could compute before");
+        cmn_fatal(
+            "cmn_mixed=bf16: oneDNN cannot compute a convolution that it could compute before");
     }
 }
 
@@ -330,7 +333,7 @@ static void forward_convolution(const layer *l, const struct cmn_tree_pass *p)
     if (l->batch_normalize) {
         find_statistics(l, x, f.sums);
     }
-    map = map_of(l, &f);
+    map = map_of(l, &f, 0);
     if (kept) {
         cmn_pixels_map(&pixels, &map, x, (uint16_t *)l->output, NULL);
     } else if (l->batch_normalize) {
@@ -349,7 +352,7 @@ static void backward_map(const layer *l, const uint16_t *x, uint16_t *delta)
 {
     struct cmn_pixels pixels = pixels_of(l);
     struct filters f = open_filters(l);
-    struct cmn_map map = map_of(l, &f);
+    struct cmn_map map = map_of(l, &f, 1);
     float count = (float)pixels.pixels;
 
     if (!l->batch_normalize) {

@@ -123,9 +123,9 @@ float cmn_tree_deviation(float variance);
 
 /* What a layer's function gets in a training's pass on the CPU. */
 struct cmn_tree_pass {
-    int index;             /* of the layer */
-    float *input, *delta;  /* the output of the layer before it and its gradient, or NULL */
-    const layer *layers;   /* of the network */
+    int index;            /* of the layer */
+    float *input, *delta; /* the output of the layer before it and its gradient, or NULL */
+    const layer *layers;  /* of the network */
 };
 
 /* Computes a layer, or returns 0 where Darknet has to. */

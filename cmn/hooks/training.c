@@ -440,10 +440,10 @@ int cmn_convolve(const struct layer *l, enum cmn_convolution_result result, floa
                  float *output)
 {
     struct cmn_tree_view view = cmn_tree_view(l);
-    const struct cmn_convolution_data data = {
-        .input = input,
-        .weights = result == CMN_WEIGHTS ? l->weight_updates : l->weights,
-        .output = output};
+    const struct cmn_convolution_data data = {.input = input,
+                                              .weights = result == CMN_WEIGHTS ? l->weight_updates
+                                                                               : l->weights,
+                                              .output = output};
 
     cmn_progress();
     return view.convolves && cmn_convolution_multiply(&view.convolution, (int)result, &data);
