@@ -18,7 +18,7 @@
 struct place {
     int kept;      /* output and gradient are images of bf16 */
     int computed;  /* by this file, in a training's passes */
-    int root;      /* the layer whose memory it uses: its own number, but for dropout */
+    int root;      /* the layer whose memory it uses: itself, or for dropout the one before it */
     int has_delta; /* of a root: a layer behind it has written the gradient */
 };
 

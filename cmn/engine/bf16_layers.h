@@ -11,7 +11,7 @@
 struct cmn_net;
 
 /* Whoever trains: batch normalisation exchanges the statistics of n filters, each over `count`
- * values, between ranks. `progress` lets exchanges in the background go on. */
+ * values, between ranks. `progress` makes progress in exchanges that are under way. */
 struct cmn_bf16_trainer {
     void *self;
     void (*statistics)(void *self, float *mean, float *variance, int n, int count);

@@ -129,12 +129,12 @@ struct cmn_tree_pass {
 };
 
 /* Computes a layer, or returns 0 where Darknet has to. */
-typedef int cmn_tree_compute(const layer *l, const struct cmn_tree_pass *p);
+typedef int cmn_compute_layer(const layer *l, const struct cmn_tree_pass *p);
 
 /* Until cmn_tree_restore() these compute the training's passes of a layer, if it has one of the
  * types that they may know: convolutional, maxpool, upsample, shortcut, route and dropout. A process
  * has one pair of them. */
-void cmn_tree_replace(layer *l, cmn_tree_compute *forward, cmn_tree_compute *backward);
+void cmn_tree_replace(layer *l, cmn_compute_layer *forward, cmn_compute_layer *backward);
 void cmn_tree_restore(layer *l);
 
 #ifdef GPU

@@ -163,7 +163,7 @@ float cmn_tree_deviation(float variance)
 }
 
 static struct {
-    cmn_tree_compute *forward, *backward;
+    cmn_compute_layer *forward, *backward;
     /* Darknet's functions of each type, where they have been replaced. */
     __typeof__(((layer *)0)->forward) own_forward[BLANK + 1];
     __typeof__(((layer *)0)->backward) own_backward[BLANK + 1];
@@ -187,7 +187,7 @@ static void backward(layer l, network s)
     }
 }
 
-void cmn_tree_replace(layer *l, cmn_tree_compute *forwards, cmn_tree_compute *backwards)
+void cmn_tree_replace(layer *l, cmn_compute_layer *forwards, cmn_compute_layer *backwards)
 {
     LAYER_TYPE type = l->type;
 

@@ -64,6 +64,7 @@ bf16_or_skip() {
     grep -qE 'avx512_bf16|amx_bf16' /proc/cpuinfo || skip 'the processor has no bf16'
 }
 
+# bats test_tags=alexeyab
 @test "cmn_mixed=bf16: 1, 2 and 3 ranks end near each other and near 32 bits; with cmn_exact=on equal, and resumed to the bit" {
     bf16_or_skip
     net_cfg >net.cfg

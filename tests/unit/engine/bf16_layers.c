@@ -280,7 +280,9 @@ static void whole_numbers_to_the_bit(void **state)
 static void normalised_as_by_darknet(void **state)
 {
     (void)state;
+    memset(asked, 0, sizeof asked);
     train_all(1);
+    assert_true(asked[0] > 0 && asked[0] == asked[1] && asked[2] > 0);
 }
 
 int main(void)
