@@ -6,11 +6,11 @@
 #include "base/memory.h"
 #include "engine/batch_norm.h"
 
-/* These loops run over the channels of one or several pixels, and compilers vectorise them. (The
- * Makefile has the flags for that.) */
+/* These loops run over the channels of one or several pixels, and the compiler vectorises them, for
+ * the processors of cmn_channels_fast(). (The Makefile has more flags for that.) */
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
     defined(__GNUC__) && !defined(__clang__)
-#define VECTORS __attribute__((target_clones("arch=skylake-avx512", "avx2", "default"))) static
+#define VECTORS __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static
 #else
 #define VECTORS static
 #endif

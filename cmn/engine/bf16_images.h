@@ -1,7 +1,8 @@
 /* bf16_images: what a training's layers do with images of bf16 whose channels lie together, as
  * oneDNN's convolutions read and write them: image, row, column, channel. A value is rounded to the
  * nearest bf16, ties to even, when it is stored; everything is computed in floats. Calls are local
- * and blocking, use oneDNN's threads, and give the same bits with any number of them. */
+ * and blocking, need cmn_channels_fast(1) of engine/channels.h, use oneDNN's threads, and give the
+ * same bits with any number of them. */
 #ifndef CMN_BF16_IMAGES_H
 #define CMN_BF16_IMAGES_H
 

@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "base/float16.h"
+#include "engine/channels.h"
 
 /* Declared here because only gcc finds omp.h. */
 void omp_set_num_threads(int threads) __attribute__((weak));
@@ -140,6 +141,9 @@ static void each_size(void **state)
     const struct cmn_map leaky = {factor, term, 0.1F};
 
     (void)state;
+    if (!cmn_channels_fast(1)) {
+        skip();
+    }
     for (size_t i = 0; i < COUNT(sizes); i++) {
         fill(&sizes[i]);
         check_statistics(&sizes[i]);
@@ -161,6 +165,9 @@ static void rounding(void **state)
     uint16_t to;
 
     (void)state;
+    if (!cmn_channels_fast(1)) {
+        skip();
+    }
     for (size_t i = 0; i < COUNT(value); i++) {
         const float minus_zero = -0.F;
         const struct cmn_map map = {&value[i], &minus_zero, 1};
@@ -185,6 +192,9 @@ static void any_number_of_threads(void **state)
     static double one[1 + 2 * 20], three[1 + 2 * 20];
 
     (void)state;
+    if (!cmn_channels_fast(1)) {
+        skip();
+    }
     if (!omp_set_num_threads) {
         skip(); /* it has none */
     }
