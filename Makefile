@@ -215,9 +215,9 @@ $(DK_CPP:%=$(B)/darknet/src/%.o): $(B)/darknet/%.o: $(DK)/%.cpp $(B)/flags-darkn
 	$(Q)$(CXX) -std=c++11 $(filter-out $(DK_OWN) -Wno-incompatible-pointer-types,$(DK_FLAGS)) -MMD -MP -c -o $@ $<
 
 # -MD, not -MMD: Darknet's headers count as system headers here (their prototypes would warn), yet change with patches.
-# These share their work among oneDNN's threads. The loops of one of them are left to the compiler.
-$(B)/cmn/engine/channels.o $(B)/cmn/engine/bf16_images.o: private CMN_FLAGS += $(if $(USES_ONEDNN),-fopenmp)
-$(B)/cmn/engine/bf16_images.o: private CMN_FLAGS += -O3 -fno-trapping-math -ffp-contract=off
+# These share their work among oneDNN's threads. The loops of the last two are left to the compiler.
+$(addprefix $(B)/cmn/engine/,channels.o nhwc_images.o nhwc_floats.o): private CMN_FLAGS += $(if $(USES_ONEDNN),-fopenmp)
+$(B)/cmn/engine/nhwc_images.o $(B)/cmn/engine/nhwc_floats.o: private CMN_FLAGS += -O3 -fno-trapping-math -ffp-contract=off
 $(CMN_OBJ): $(B)/%.o: %.c $(B)/flags-cmn | $(DK)/.stamp
 	$(say) CC $<
 	@mkdir -p $(@D)

@@ -1,12 +1,13 @@
 #include "engine/channels.h"
 
+enum { SIDE = 16 };
+
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
     defined(__GNUC__) && !defined(__clang__)
 #include <immintrin.h>
 #include <stdint.h>
 
 /* Blocks of 16 channels by 16 pixels are transposed in registers; masks cut off what is not there. */
-enum { SIDE = 16 };
 #define WIDE __attribute__((target("avx512f,avx512bw,avx512vl"), always_inline)) static inline
 #define WIDE_16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 #define WIDE_32 __attribute__((target("avx512f,avx512bw,avx512vl")))
@@ -137,30 +138,6 @@ WIDE_32 static void unpack(const struct cmn_channels *c, int image, size_t p, in
     }
 }
 
-void cmn_channels_pack(const struct cmn_channels *c, int bf16, void *to, const float *from)
-{
-#ifdef _OPENMP
-#pragma omp parallel for collapse(2)
-#endif
-    for (int i = 0; i < c->images; i++) {
-        for (size_t p = 0; p < c->pixels; p += SIDE) {
-            pack(c, i, p, bf16, to, from);
-        }
-    }
-}
-
-void cmn_channels_unpack(const struct cmn_channels *c, int adds, float *to, const float *from)
-{
-#ifdef _OPENMP
-#pragma omp parallel for collapse(2)
-#endif
-    for (int i = 0; i < c->images; i++) {
-        for (size_t p = 0; p < c->pixels; p += SIDE) {
-            unpack(c, i, p, adds, to, from);
-        }
-    }
-}
-
 #else
 
 int cmn_channels_fast(int bf16)
@@ -169,20 +146,91 @@ int cmn_channels_fast(int bf16)
     return 0;
 }
 
-void cmn_channels_pack(const struct cmn_channels *c, int bf16, void *to, const float *from)
+/* Nobody calls these two. */
+static void pack(const struct cmn_channels *c, int image, size_t p, int bf16, void *to,
+                 const float *from)
 {
     (void)c;
+    (void)image;
+    (void)p;
     (void)bf16;
     (void)to;
     (void)from;
 }
 
-void cmn_channels_unpack(const struct cmn_channels *c, int adds, float *to, const float *from)
+static void unpack(const struct cmn_channels *c, int image, size_t p, int adds, float *to,
+                   const float *from)
 {
     (void)c;
+    (void)image;
+    (void)p;
     (void)adds;
     (void)to;
     (void)from;
 }
 
 #endif
+
+/* The same without those instructions, for floats whose channels lie together: SIDE pixels. */
+static void pack_plain(const struct cmn_channels *c, int image, size_t p, float *to,
+                       const float *from)
+{
+    size_t channels = (size_t)c->channels, first = (size_t)image * channels * c->pixels;
+    size_t end = p + SIDE < c->pixels ? p + SIDE : c->pixels;
+
+    for (size_t k = 0; k < channels; k++) {
+        for (size_t i = p; i < end; i++) {
+            to[first + i * channels + k] = from[first + k * c->pixels + i];
+        }
+    }
+}
+
+static void unpack_plain(const struct cmn_channels *c, int image, size_t p, int adds, float *to,
+                         const float *from)
+{
+    size_t channels = (size_t)c->channels, first = (size_t)image * channels * c->pixels;
+    size_t end = p + SIDE < c->pixels ? p + SIDE : c->pixels;
+
+    for (size_t k = 0; k < channels; k++) {
+        for (size_t i = p; i < end; i++) {
+            float *into = &to[first + k * c->pixels + i];
+            *into = from[first + i * channels + k] + (adds ? *into : 0);
+        }
+    }
+}
+
+void cmn_channels_pack(const struct cmn_channels *c, int bf16, void *to, const float *from)
+{
+    int fast = cmn_channels_fast(bf16);
+
+#ifdef _OPENMP
+#pragma omp parallel for collapse(2)
+#endif
+    for (int i = 0; i < c->images; i++) {
+        for (size_t p = 0; p < c->pixels; p += SIDE) {
+            if (fast) {
+                pack(c, i, p, bf16, to, from);
+            } else {
+                pack_plain(c, i, p, to, from);
+            }
+        }
+    }
+}
+
+void cmn_channels_unpack(const struct cmn_channels *c, int adds, float *to, const float *from)
+{
+    int fast = cmn_channels_fast(0);
+
+#ifdef _OPENMP
+#pragma omp parallel for collapse(2)
+#endif
+    for (int i = 0; i < c->images; i++) {
+        for (size_t p = 0; p < c->pixels; p += SIDE) {
+            if (fast) {
+                unpack(c, i, p, adds, to, from);
+            } else {
+                unpack_plain(c, i, p, adds, to, from);
+            }
+        }
+    }
+}

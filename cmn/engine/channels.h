@@ -22,6 +22,9 @@ struct cmn_channels {
 /* Returns whether this processor has the instructions: of AVX-512, and for `bf16` of its BF16. */
 int cmn_channels_fast(int bf16);
 
+/* The two calls below need what cmn_channels_fast() asks for, except for floats in
+ * CMN_CHANNELS_LAST. */
+
 /* Writes images of Darknet's layout to `to` in another one: as floats, or if `bf16` is set rounded to
  * bf16, to nearest, ties to even; subnormal numbers then become 0. */
 void cmn_channels_pack(const struct cmn_channels *c, int bf16, void *to, const float *from);

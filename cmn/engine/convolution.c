@@ -1,7 +1,7 @@
 /* Convolutions on the CPU by oneDNN (-DONEDNN), as cuDNN computes them on the GPU. oneDNN computes in
  * layouts of its own, so operands in Darknet's layout are reordered before and the result after a
- * convolution: images by engine/channels.c where it knows the layout, all else by oneDNN. Images of
- * bf16 whose channels lie together need no reorder.
+ * convolution: images by engine/channels.c where it knows the layout, all else by oneDNN. Images in
+ * NHWC need no reorder.
  *
  * oneDNN 2 and 3 create descriptors in different ways; only the first section depends on the
  * version. */
@@ -155,7 +155,7 @@ struct key {
     struct cmn_convolution shape;
     int result;
     int in_bf16;       /* its factors are rounded to bf16 */
-    int kept[TENSORS]; /* the operand is an image of bf16 whose channels lie together */
+    int nhwc[TENSORS]; /* the operand is an image in NHWC, of bf16 if in_bf16 is set */
 };
 
 struct convolution {
@@ -326,9 +326,12 @@ static const int argument[TENSORS][TENSORS] = {
     [OUTPUT] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
 };
 
+/* oneDNN has fast kernels where both images have the same layout. */
 static dnnl_format_tag_t image_tag(const struct key *k, int any, int i)
 {
-    return k->kept[i] ? dnnl_nhwc : any ? dnnl_format_tag_any : dnnl_nchw;
+    return k->nhwc[i] || (any && (k->nhwc[INPUT] || k->nhwc[OUTPUT])) ? dnnl_nhwc
+           : any                                                      ? dnnl_format_tag_any
+                                                                      : dnnl_nchw;
 }
 
 /* Describes the three tensors in the caller's layouts or, if `any` is set, in layouts that oneDNN
@@ -373,7 +376,7 @@ static void open_convolution(struct convolution *c)
     int well = 1;
 
     for (int i = 0; i < TENSORS; i++) { /* the factors are rounded, and their sum is not */
-        given[i] = key->kept[i] ? dnnl_bf16 : dnnl_f32;
+        given[i] = key->in_bf16 && key->nhwc[i] ? dnnl_bf16 : dnnl_f32;
         type[i] = key->in_bf16 && i != key->result ? dnnl_bf16 : given[i];
         hint[i] = key->in_bf16 && i != OUTPUT ? dnnl_bf16 : given[i];
     }
@@ -398,7 +401,7 @@ static void open_convolution(struct convolution *c)
             layout_ref blocked = dnnl_primitive_desc_query_md(
                 d ? d : forward, dnnl_query_exec_arg_md, argument[c->key.result][i]);
             open_operand(o, &plain[i], blocked, i == key->result,
-                         i == key->result && i != OUTPUT && !key->kept[i]);
+                         i == key->result && i != OUTPUT && !key->nhwc[i]);
             if (o->reorder && i != WEIGHTS) {
                 find_channels(o, s, i, type[i] == dnnl_bf16);
             }
@@ -464,7 +467,7 @@ static struct convolution *look_up(const struct cmn_convolution *shape, int resu
     struct key key = {.shape = *shape,
                       .result = result,
                       .in_bf16 = in_bf16,
-                      .kept = {[INPUT] = data->input_in_bf16, [OUTPUT] = data->output_in_bf16}};
+                      .nhwc = {[INPUT] = data->input_in_nhwc, [OUTPUT] = data->output_in_nhwc}};
     struct convolution *c;
 
     if (!engine) {

@@ -6,17 +6,17 @@
 #include "cmn.h"
 
 /* The tensors of a product: input or its gradient, weights or their gradient, output or its
- * gradient. Weights are Darknet's floats. So are images, or they are images of bf16 as in
- * engine/bf16_images.h, after cmn_convolution_use_bf16(). */
+ * gradient. Weights are Darknet's floats. So are images, or they are images in NHWC
+ * (engine/nhwc_images.h), which after cmn_convolution_use_bf16() are bf16. */
 struct cmn_convolution_data {
     void *input;
     float *weights;
     void *output;
-    int input_in_bf16, output_in_bf16;
+    int input_in_nhwc, output_in_nhwc;
 };
 
 /* Local, thread-safe. Computes one of the three products (enum cmn_convolution_result). The output
- * and images of bf16 are overwritten; to other gradients the result is added. From CMN_WEIGHTS to a
+ * and images in NHWC are overwritten; to other gradients the result is added. From CMN_WEIGHTS to a
  * CMN_INPUT right after it, the same output must not change: it is reordered once for both. Returns
  * 0 where the caller has to compute: while oneDNN is not used, and where oneDNN has only its slow
  * reference for the shape. */

@@ -18,7 +18,7 @@
 #include "data/loader.h"
 #include "data/pixels.h"
 #include "data/scatter.h"
-#include "engine/bf16_layers.h"
+#include "engine/nhwc_layers.h"
 #include "engine/convolution.h"
 #include "engine/darknet_net.h"
 #include "engine/darknet_tree.h"
@@ -453,7 +453,7 @@ int cmn_overwrites_delta(struct network *net, int i)
 {
     const struct cmn_trainer *t = net->cmn;
 
-    return t && cmn_bf16_layers_overwrite(t->model.net, i);
+    return t && cmn_nhwc_layers_overwrite(t->model.net, i);
 }
 
 int cmn_multiply(int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,

@@ -4,7 +4,7 @@ extern const struct cmn_extension cmn_sync_batch_norm_extension, cmn_metrics_ext
     cmn_nonfinite_extension, cmn_times_extension, cmn_status_extension, cmn_division_extension,
     cmn_exact_statistics_extension, cmn_stop_extension, cmn_balance_extension, cmn_bucket_extension,
     cmn_checkpoint_extension, cmn_timeline_extension, cmn_validation_extension, cmn_best_extension,
-    cmn_verification_extension, cmn_rows_extension, cmn_bf16_extension;
+    cmn_verification_extension, cmn_rows_extension, cmn_nhwc_extension;
 
 /* The order of all calls, the closing ones included. */
 static const struct cmn_extension *const order[] = {
@@ -13,7 +13,7 @@ static const struct cmn_extension *const order[] = {
     /* On a GPU its exchange ends before somebody waits for the loss: a rank in that wait would not
      * see that another rank never comes. */
     &cmn_sync_batch_norm_extension,
-    &cmn_bf16_extension,
+    &cmn_nhwc_extension,
     /* The loss, before it is looked at. */
     &cmn_metrics_extension,
     /* Decides whether the step is skipped, and remembers rolling statistics before others change

@@ -1,5 +1,8 @@
-/* Images in oneDNN's layouts against a loop, on a processor that has the instructions. */
-#include "engine/channels.h"
+/* Images in oneDNN's layouts against a loop, with the instructions of AVX-512 where the processor has
+ * them, and without. */
+static int is_used = 1;
+#define __builtin_cpu_supports(what) (is_used && __builtin_cpu_supports(what))
+#include "engine/channels.c"
 
 #include "check.h"
 
@@ -11,7 +14,7 @@ static float image[MOST], back[MOST + 1], packed[MOST + 1];
 static uint16_t rounded[MOST + 1], wanted;
 
 /* The place of a number in the layout, by the definition. */
-static size_t place(const struct cmn_channels *c, int n, int channel, size_t pixel)
+static size_t place_of(const struct cmn_channels *c, int n, int channel, size_t pixel)
 {
     size_t blocks = (size_t)(c->channels + 15) / 16;
 
@@ -40,7 +43,7 @@ static void compare(const struct cmn_channels *c)
                 float x = k < (size_t)c->channels
                               ? image[((size_t)i * (size_t)c->channels + k) * c->pixels + p]
                               : 0;
-                assert_true(packed[place(c, i, (int)k, p)] == x);
+                assert_true(packed[place_of(c, i, (int)k, p)] == x);
             }
         }
     }
@@ -63,29 +66,44 @@ static void compare(const struct cmn_channels *c)
     assert_int_equal(((unsigned char *)(rounded + n))[0], CANARY);
 }
 
-static void each_layout(void **state)
+static void compare_all(enum cmn_channels_layout layout)
 {
     static const int channels[] = {1, 3, 15, 16, 17, 32, 45, 64};
     static const size_t pixels[] = {1, 2, 15, 16, 17, 31, 49, 64, 23 * 23};
 
-    (void)state;
-    if (!cmn_channels_fast(0)) {
-        skip();
-    }
     for (int i = 0; i < MOST; i++) {
         image[i] = (float)(i * 7919 % 20011 - 10000) / 1001;
     }
     for (size_t i = 0; i < COUNT(channels); i++) {
         for (size_t k = 0; k < COUNT(pixels); k++) {
-            compare(&(struct cmn_channels){CMN_CHANNELS_LAST, 3, channels[i], pixels[k]});
-            compare(&(struct cmn_channels){CMN_CHANNELS_BY_SIXTEEN, 3, channels[i], pixels[k]});
+            compare(&(struct cmn_channels){layout, 3, channels[i], pixels[k]});
         }
     }
 }
 
+static void without_instructions(void **state)
+{
+    (void)state;
+    is_used = 0;
+    assert_false(cmn_channels_fast(0));
+    compare_all(CMN_CHANNELS_LAST);
+    is_used = 1;
+}
+
+static void each_layout(void **state)
+{
+    (void)state;
+    if (!cmn_channels_fast(0)) {
+        skip();
+    }
+    compare_all(CMN_CHANNELS_LAST);
+    compare_all(CMN_CHANNELS_BY_SIXTEEN);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_layout)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(without_instructions),
+                                       cmocka_unit_test(each_layout)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,11 @@
-/* A training's layers in bf16 against the same layers by Darknet in 32 bits: outputs, the gradients
- * of all that is learned and of the input, rolling statistics. Once with small whole numbers, which
- * bf16 holds exactly: the same results to the bit. Once with batch normalisation and random numbers:
- * rounding to bf16, and what then falls to the other side of an activation's kink, leaves some
- * percent of a gradient's size. */
+/* A training's layers on images in NHWC against the same layers by Darknet: outputs, the gradients of
+ * all that is learned and of the input, rolling statistics. In floats, and in bf16: once with small
+ * whole numbers, which bf16 holds exactly: the same results to the bit. Once with batch normalisation
+ * and random numbers: rounding to bf16, and what then falls to the other side of an activation's
+ * kink, leaves some percent of a gradient's size. */
 #include <cblas.h>
 
-#include "engine/bf16_layers.h"
+#include "engine/nhwc_layers.h"
 #include "engine/convolution.h"
 
 #include "layers.h"
@@ -15,11 +15,11 @@
 #define PICTURES "batch=4\nheight=14\nwidth=14\nchannels=3\n"
 
 /* Nets, a word for each layer: c16.3 is a convolution of 16 filters of size 3 with the activation,
- * and the batch normalisation, of the round; l: linear; e: with an activation that is not kept in
- * bf16; g: in two groups. The other words are those of `sections`. */
+ * and the batch normalisation, of the round; l: linear; e: with an activation that is not computed in
+ * NHWC; g: in two groups. The other words are those of `sections`. */
 static const struct {
     const char *text;
-    const char *kept; /* the layers whose outputs are kept in bf16 */
+    const char *kept; /* the layers whose outputs stay in NHWC */
 } nets[] = {
     {"c20.3 c17.1 l5.3", "110"},
     {"c20.3 l70.3 c4.1", "110"},
@@ -122,7 +122,7 @@ static void progress(void *self)
     asked[2]++;
 }
 
-static const struct cmn_bf16_trainer trainer = {NULL, statistics, deltas, progress};
+static const struct cmn_nhwc_trainer trainer = {NULL, statistics, deltas, progress};
 
 /* All that a pass computes: the network's output, the gradient of the input, then each tensor. */
 static float *results(struct rig *r, size_t *n)
@@ -179,23 +179,25 @@ static void set_statistics(struct rig *r)
     }
 }
 
-static float *results_in_bf16(struct rig *r, const char *kept)
+static int in_bf16;
+
+static float *results_in_nhwc(struct rig *r, const char *kept)
 {
     float *x;
     size_t n;
 
-    cmn_bf16_layers_open(cmn_net_of(r->net), &trainer);
+    cmn_nhwc_layers_open(cmn_net_of(r->net), in_bf16, &trainer);
     for (int i = 0; i < r->net->n; i++) {
-        int is = cmn_bf16_layers_overwrite(cmn_net_of(r->net), i);
+        int is = cmn_nhwc_layers_overwrite(cmn_net_of(r->net), i);
         if (is != kept[i] - '0') {
-            print_error("# %s: layer %d is %skept in bf16\n", r->name, i, is ? "" : "not ");
+            print_error("# %s: layer %d is %skept in NHWC\n", r->name, i, is ? "" : "not ");
             wrong++;
         }
     }
     free(results(r, &n)); /* the second pass finds what the first one left */
     set_statistics(r);
     x = results(r, &n);
-    cmn_bf16_layers_close();
+    cmn_nhwc_layers_close();
     return x;
 }
 
@@ -206,7 +208,7 @@ static void compare_all(struct rig *r, const char *kept, double most)
 
     set_statistics(r);
     y = results(r, &n);
-    x = results_in_bf16(r, kept);
+    x = results_in_nhwc(r, kept);
     compare(r, "output", most, x, y, r->outputs);
     for (size_t i = r->outputs; i < flat; i++) {
         x[i] -= ADDED;
@@ -221,7 +223,7 @@ static void compare_all(struct rig *r, const char *kept, double most)
             size_t from = flat + (size_t)(*t->at - r->g.flat);
             compare(r, name, most, x + from, y + from, t->n);
         } else if (t->kind == CMN_STATISTIC) {
-            compare(r, name, most / 50, x + at, y + at, t->n);
+            compare(r, name, most / (in_bf16 ? 50 : 1), x + at, y + at, t->n);
             at += t->n;
         }
     }
@@ -250,10 +252,19 @@ static void make_whole(struct rig *r)
     fill_with_whole(r->pull, r->outputs, 2 / 3.F);
 }
 
+/* Returns what may be apart of a tensor's size. elu makes fractions of whole numbers. */
+static double most_of(int normal, const char *net)
+{
+    if (!normal && !strstr(net, " e16")) {
+        return 0;
+    }
+    return !in_bf16 ? 1e-4 : normal ? 0.2 : 0.1;
+}
+
 static void train_all(int normal)
 {
     openblas_set_num_threads(1);
-    if (!cmn_convolution_use_bf16()) {
+    if (in_bf16 ? !cmn_convolution_use_bf16() : !cmn_convolution_kernels()[0]) {
         skip();
     }
     cmn_convolution_use(1);
@@ -264,8 +275,7 @@ static void train_all(int normal)
         if (!normal) {
             make_whole(&r);
         }
-        /* elu makes fractions */
-        compare_all(&r, nets[i].kept, normal ? 0.2 : strstr(nets[i].text, " e16") ? 0.1 : 0);
+        compare_all(&r, nets[i].kept, most_of(normal, nets[i].text));
         close_rig(&r);
     }
     assert_int_equal(wrong, 0);
@@ -273,13 +283,13 @@ static void train_all(int normal)
 
 static void whole_numbers_to_the_bit(void **state)
 {
-    (void)state;
+    in_bf16 = *(int *)*state;
     train_all(0);
 }
 
 static void normalised_as_by_darknet(void **state)
 {
-    (void)state;
+    in_bf16 = *(int *)*state;
     memset(asked, 0, sizeof asked);
     train_all(1);
     assert_true(asked[0] > 0 && asked[0] == asked[1] && asked[2] > 0);
@@ -287,8 +297,13 @@ static void normalised_as_by_darknet(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(whole_numbers_to_the_bit),
-                                       cmocka_unit_test(normalised_as_by_darknet)};
+    static int floats = 0, bf16 = 1; /* in this order: bf16 stays in use */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(whole_numbers_to_the_bit, &floats),
+        cmocka_unit_test_prestate(normalised_as_by_darknet, &floats),
+        cmocka_unit_test_prestate(whole_numbers_to_the_bit, &bf16),
+        cmocka_unit_test_prestate(normalised_as_by_darknet, &bf16),
+    };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,35 +1,72 @@
-#include "engine/bf16_images.h"
+#include "engine/nhwc_images.h"
 
+#include <float.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "engine/batch_norm.h"
 
-/* These loops run over the channels of one or several pixels, and the compiler vectorises them, for
- * the processors of cmn_channels_fast(). (The Makefile has more flags for that.) */
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
-    defined(__GNUC__) && !defined(__clang__)
-#define VECTORS __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static
-#else
+/* This file is compiled for bf16 and, by nhwc_floats.c, for floats. Its loops run over the channels of
+ * one or several pixels, and the compiler vectorises them, those for bf16 for the processors of
+ * cmn_channels_fast(). (The Makefile has more flags for that.) */
+#if !defined(__x86_64__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
+    !defined(__GNUC__) || defined(__clang__)
 #define VECTORS static
+#elif defined(OF_FLOATS)
+#define VECTORS __attribute__((target_clones("avx512f", "avx2", "default"))) static
+#else
+#define VECTORS __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static
 #endif
+#define INLINE __attribute__((always_inline)) static inline
 
 /* Sums are made of blocks of so many pixels, in the order of the blocks. A row of the loops has at
  * least LANES values. */
 enum { BLOCK = 1024, LANES = 64 };
 
-#define INLINE __attribute__((always_inline)) static inline
-INLINE float decode(uint16_t x)
-{
-    uint32_t bits = (uint32_t)x << 16;
-    float value;
+#ifdef OF_FLOATS
 
-    memcpy(&value, &bits, sizeof value);
-    return value;
+typedef float value;
+typedef uint32_t place; /* the number of a value in its window */
+#define LEAST (-FLT_MAX)
+
+INLINE float decode(value x)
+{
+    return x;
 }
 
-INLINE uint16_t encode(float x)
+INLINE value encode(float x)
+{
+    return x;
+}
+
+INLINE int is_larger(value a, value b)
+{
+    return a > b;
+}
+
+INLINE value only_if(int condition, value x)
+{
+    return condition ? x : 0;
+}
+
+#else
+
+typedef uint16_t value;
+typedef uint16_t place;
+#define LEAST 0xff7f /* the least finite one */
+
+INLINE float decode(value x)
+{
+    uint32_t bits = (uint32_t)x << 16;
+    float number;
+
+    memcpy(&number, &bits, sizeof number);
+    return number;
+}
+
+INLINE value encode(float x)
 {
     uint32_t bits, rounded;
 
@@ -38,6 +75,24 @@ INLINE uint16_t encode(float x)
     return (uint16_t)((bits & 0x7fffffffU) > 0x7f800000U ? (bits | 0x400000U) >> 16 /* NaN */
                                                          : rounded >> 16);
 }
+
+/* Returns an integer that is the larger, the larger the number is. */
+INLINE int16_t rank_of(value x)
+{
+    return (int16_t)(x ^ ((uint16_t)((int16_t)x >> 15) & 0x7fffU));
+}
+
+INLINE int is_larger(value a, value b)
+{
+    return rank_of(a) > rank_of(b);
+}
+
+INLINE value only_if(int condition, value x)
+{
+    return x & (uint16_t)-condition;
+}
+
+#endif
 
 /* ---- rows: the channels of as many pixels as fill LANES ---- */
 
@@ -101,14 +156,14 @@ static size_t block_pixels(size_t pixels, size_t block)
 
 /* ---- statistics ---- */
 
-VECTORS void add_row(float *restrict sum, const uint16_t *restrict x, size_t n)
+VECTORS void add_row(float *restrict sum, const value *restrict x, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         sum[i] += decode(x[i]);
     }
 }
 
-VECTORS void add_rows(float *restrict sum, const uint16_t *restrict x, size_t rows, size_t n)
+VECTORS void add_rows(float *restrict sum, const value *restrict x, size_t rows, size_t n)
 {
     size_t r = 0;
 
@@ -125,8 +180,8 @@ VECTORS void add_rows(float *restrict sum, const uint16_t *restrict x, size_t ro
     }
 }
 
-VECTORS void add_squares(float *restrict sum, const float *restrict mean,
-                         const uint16_t *restrict x, size_t rows, size_t n)
+VECTORS void add_squares(float *restrict sum, const float *restrict mean, const value *restrict x,
+                         size_t rows, size_t n)
 {
     size_t r = 0;
 
@@ -145,7 +200,7 @@ VECTORS void add_squares(float *restrict sum, const float *restrict mean,
     }
 }
 
-static void block_statistics(size_t pixels, int channels, const uint16_t *x, double *to)
+static void block_statistics(size_t pixels, int channels, const value *x, double *to)
 {
     struct rows r = rows_of(pixels, channels);
     float *vectors = open_vectors(2, channels), *sum = vector(vectors, 0, channels);
@@ -170,8 +225,9 @@ static void block_statistics(size_t pixels, int channels, const uint16_t *x, dou
     free(vectors);
 }
 
-void cmn_pixels_statistics(const struct cmn_pixels *p, const uint16_t *x, double *to)
+static void statistics(const struct cmn_pixels *p, const void *x_of, double *to)
 {
+    const value *x = x_of;
     size_t blocks = blocks_of(p->pixels), each = 1 + 2 * (size_t)p->channels;
     double *of = cmn_malloc(blocks * each, sizeof *of);
     const double **part = cmn_malloc(blocks, sizeof *part);
@@ -192,7 +248,7 @@ void cmn_pixels_statistics(const struct cmn_pixels *p, const uint16_t *x, double
 /* ---- maps ---- */
 
 VECTORS void map_rows(const float *restrict factor, const float *restrict term, float slope,
-                      const uint16_t *x, uint16_t *to, size_t rows, size_t n)
+                      const value *x, value *to, size_t rows, size_t n)
 {
     for (size_t r = 0; r < rows; r++, x += n, to += n) {
 #pragma GCC ivdep
@@ -204,7 +260,7 @@ VECTORS void map_rows(const float *restrict factor, const float *restrict term, 
 }
 
 VECTORS void map_rows_to_floats(const float *restrict factor, const float *restrict term,
-                                float slope, const uint16_t *restrict x, float *restrict to,
+                                float slope, const value *restrict x, float *restrict to,
                                 size_t rows, size_t n)
 {
     for (size_t r = 0; r < rows; r++, x += n, to += n) {
@@ -215,9 +271,11 @@ VECTORS void map_rows_to_floats(const float *restrict factor, const float *restr
     }
 }
 
-void cmn_pixels_map(const struct cmn_pixels *p, const struct cmn_map *m, const uint16_t *x,
-                    uint16_t *to, float *floats)
+static void map(const struct cmn_pixels *p, const struct cmn_map *m, const void *x_of, void *to_of,
+                float *floats)
 {
+    const value *x = x_of;
+    value *to = to_of;
     float *vectors = open_vectors(2, p->channels);
     const float *factor = repeat(vector(vectors, 0, p->channels), m->factor, p->channels);
     const float *term = repeat(vector(vectors, 1, p->channels), m->term, p->channels);
@@ -246,8 +304,8 @@ struct delta_rows {
     float *sum, *product;
 };
 
-VECTORS void sum_delta_rows(const struct delta_rows *d, const uint16_t *restrict x,
-                            const uint16_t *restrict delta, size_t rows, size_t n)
+VECTORS void sum_delta_rows(const struct delta_rows *d, const value *restrict x,
+                            const value *restrict delta, size_t rows, size_t n)
 {
     const float *restrict factor = d->factor, *restrict term = d->term, *restrict mean = d->mean;
     float *restrict sum = d->sum, *restrict product = d->product, slope = d->slope;
@@ -273,9 +331,11 @@ VECTORS void sum_delta_rows(const struct delta_rows *d, const uint16_t *restrict
     }
 }
 
-void cmn_pixels_sum_deltas(const struct cmn_pixels *p, const struct cmn_map *m, const float *mean,
-                           const uint16_t *x, const uint16_t *delta, double *to)
+static void sum_deltas(const struct cmn_pixels *p, const struct cmn_map *m, const float *mean,
+                       const void *x_of, const void *delta_of, double *to)
 {
+    const value *x = x_of;
+    const value *delta = delta_of;
     size_t blocks = blocks_of(p->pixels), each = 2 * (size_t)p->channels;
     double *of = cmn_malloc(blocks * each, sizeof *of);
     float *vectors = open_vectors(3, p->channels);
@@ -312,8 +372,8 @@ struct delta_maps {
     float slope;
 };
 
-VECTORS void map_delta_rows(const struct delta_maps *d, const uint16_t *restrict x,
-                            uint16_t *restrict delta, size_t rows, size_t n)
+VECTORS void map_delta_rows(const struct delta_maps *d, const value *restrict x,
+                            value *restrict delta, size_t rows, size_t n)
 {
     const float *restrict factor = d->factor, *restrict term = d->term;
     const float *restrict by_delta = d->by_delta, *restrict by_x = d->by_x;
@@ -329,10 +389,11 @@ VECTORS void map_delta_rows(const struct delta_maps *d, const uint16_t *restrict
     }
 }
 
-void cmn_pixels_map_deltas(const struct cmn_pixels *p, const struct cmn_map *m,
-                           const float *by_delta, const float *by_x, const float *constant,
-                           const uint16_t *x, uint16_t *delta)
+static void map_deltas(const struct cmn_pixels *p, const struct cmn_map *m, const float *by_delta,
+                       const float *by_x, const float *constant, const void *x_of, void *delta_of)
 {
+    const value *x = x_of;
+    value *delta = delta_of;
     float *vectors = open_vectors(5, p->channels);
     const struct delta_maps d = {
         .factor = repeat(vector(vectors, 0, p->channels), m->factor, p->channels),
@@ -357,8 +418,8 @@ void cmn_pixels_map_deltas(const struct cmn_pixels *p, const struct cmn_map *m,
 
 /* ---- without regard to channels ---- */
 
-VECTORS void add_part(size_t n, float a, const uint16_t *x, float b, const uint16_t *y, float slope,
-                      uint16_t *to)
+VECTORS void add_part(size_t n, float a, const value *x, float b, const value *y, float slope,
+                      value *to)
 {
 #pragma GCC ivdep
     for (size_t i = 0; i < n; i++) {
@@ -367,8 +428,7 @@ VECTORS void add_part(size_t n, float a, const uint16_t *x, float b, const uint1
     }
 }
 
-VECTORS void slope_part(size_t n, const uint16_t *restrict output, float slope,
-                        uint16_t *restrict delta)
+VECTORS void slope_part(size_t n, const value *restrict output, float slope, value *restrict delta)
 {
     for (size_t i = 0; i < n; i++) {
         float d = decode(delta[i]);
@@ -383,9 +443,12 @@ static size_t part_of(size_t n, size_t at)
     return n - at < PART ? n - at : PART;
 }
 
-void cmn_pixels_add(size_t n, float a, const uint16_t *x, float b, const uint16_t *y, float slope,
-                    uint16_t *to)
+static void add(size_t n, float a, const void *x_of, float b, const void *y_of, float slope,
+                void *to_of)
 {
+    const value *x = x_of;
+    const value *y = y_of;
+    value *to = to_of;
 #ifdef _OPENMP
 #pragma omp parallel for
 #endif
@@ -394,8 +457,10 @@ void cmn_pixels_add(size_t n, float a, const uint16_t *x, float b, const uint16_
     }
 }
 
-void cmn_pixels_activation_deltas(size_t n, const uint16_t *output, float slope, uint16_t *delta)
+static void activation_deltas(size_t n, const void *output_of, float slope, void *delta_of)
 {
+    const value *output = output_of;
+    value *delta = delta_of;
 #ifdef _OPENMP
 #pragma omp parallel for
 #endif
@@ -405,15 +470,16 @@ void cmn_pixels_activation_deltas(size_t n, const uint16_t *output, float slope,
 }
 
 VECTORS void drop_part(size_t n, const float *restrict random, float probability, float scale,
-                       uint16_t *restrict x)
+                       value *restrict x)
 {
     for (size_t i = 0; i < n; i++) {
         x[i] = encode(random[i] < probability ? 0 : decode(x[i]) * scale);
     }
 }
 
-void cmn_pixels_drop(size_t n, const float *random, float probability, float scale, uint16_t *x)
+static void drop(size_t n, const float *random, float probability, float scale, void *x_of)
 {
+    value *x = x_of;
 #ifdef _OPENMP
 #pragma omp parallel for
 #endif
@@ -422,16 +488,18 @@ void cmn_pixels_drop(size_t n, const float *random, float probability, float sca
     }
 }
 
-void cmn_pixels_copy(size_t n, const uint16_t *x, int from, uint16_t *y, int to, int adds)
+static void copy(size_t n, const void *x_of, int from, void *y_of, int to, int adds)
 {
+    const value *x = x_of;
+    value *y = y_of;
     size_t both = (size_t)(from < to ? from : to);
 
 #ifdef _OPENMP
 #pragma omp parallel for
 #endif
     for (size_t i = 0; i < n; i++) {
-        const uint16_t *a = x + i * (size_t)from;
-        uint16_t *b = y + i * (size_t)to;
+        const value *a = x + i * (size_t)from;
+        value *b = y + i * (size_t)to;
         if (adds) {
             add_part(both, 1, a, 1, b, 1, b);
         } else {
@@ -445,48 +513,42 @@ void cmn_pixels_copy(size_t n, const uint16_t *x, int from, uint16_t *y, int to,
 /* These loops run over the windows of a row, `n` channels each; the values that they look at are
  * `step` apart. */
 
-/* Returns an integer that is the larger, the larger the number is. */
-INLINE int16_t rank_of(uint16_t x)
-{
-    return (int16_t)(x ^ ((uint16_t)((int16_t)x >> 15) & 0x7fffU));
-}
-
 /* Keeps the larger values, and the number of the window's value that they are. */
-VECTORS void keep_larger(int windows, size_t n, uint16_t number, const uint16_t *restrict x,
-                         size_t step, uint16_t *restrict to, uint16_t *restrict which)
+VECTORS void keep_larger(int windows, size_t n, place number, const value *restrict x, size_t step,
+                         value *restrict to, place *restrict which)
 {
     for (int k = 0; k < windows; k++, x += step, to += n, which += n) {
         for (size_t i = 0; i < n; i++) {
-            int larger = rank_of(x[i]) > rank_of(to[i]);
+            int larger = is_larger(x[i], to[i]);
             to[i] = larger ? x[i] : to[i];
             which[i] = larger ? number : which[i];
         }
     }
 }
 
-VECTORS void put_where(int windows, size_t n, uint16_t number, const uint16_t *restrict delta,
-                       const uint16_t *restrict which, uint16_t *restrict to, size_t step)
+VECTORS void put_where(int windows, size_t n, place number, const value *restrict delta,
+                       const place *restrict which, value *restrict to, size_t step)
 {
     for (int k = 0; k < windows; k++, to += step, delta += n, which += n) {
         for (size_t i = 0; i < n; i++) {
-            to[i] = delta[i] & (uint16_t) - (which[i] == number);
+            to[i] = only_if(which[i] == number, delta[i]);
         }
     }
 }
 
-VECTORS void add_where(int windows, size_t n, uint16_t number, const uint16_t *restrict delta,
-                       const uint16_t *restrict which, uint16_t *restrict to, size_t step)
+VECTORS void add_where(int windows, size_t n, place number, const value *restrict delta,
+                       const place *restrict which, value *restrict to, size_t step)
 {
     for (int k = 0; k < windows; k++, to += step, delta += n, which += n) {
         for (size_t i = 0; i < n; i++) {
-            uint16_t added = delta[i] & (uint16_t) - (which[i] == number);
+            value added = only_if(which[i] == number, delta[i]);
             to[i] = encode(decode(to[i]) + decode(added));
         }
     }
 }
 
-VECTORS void spread_row(int windows, size_t n, float scale, const uint16_t *restrict x,
-                        uint16_t *restrict to, size_t step)
+VECTORS void spread_row(int windows, size_t n, float scale, const value *restrict x,
+                        value *restrict to, size_t step)
 {
     for (int k = 0; k < windows; k++, to += step, x += n) {
         for (size_t i = 0; i < n; i++) {
@@ -495,7 +557,7 @@ VECTORS void spread_row(int windows, size_t n, float scale, const uint16_t *rest
     }
 }
 
-VECTORS void gather_row(int windows, size_t n, float scale, const uint16_t *restrict delta,
+VECTORS void gather_row(int windows, size_t n, float scale, const value *restrict delta,
                         size_t step, float *restrict sum)
 {
     for (int k = 0; k < windows; k++, delta += step, sum += n) {
@@ -505,7 +567,7 @@ VECTORS void gather_row(int windows, size_t n, float scale, const uint16_t *rest
     }
 }
 
-VECTORS void put_floats(size_t n, const float *restrict x, int adds, uint16_t *restrict to)
+VECTORS void put_floats(size_t n, const float *restrict x, int adds, value *restrict to)
 {
     for (size_t i = 0; i < n; i++) {
         to[i] = encode(adds ? decode(to[i]) + x[i] : x[i]);
@@ -544,9 +606,11 @@ static size_t row_at(const struct cmn_windows *w, int image, int row)
            (size_t)w->channels;
 }
 
-void cmn_windows_max(const struct cmn_windows *w, const uint16_t *x, uint16_t *to, uint16_t *which)
+static void max(const struct cmn_windows *w, const void *x_of, void *to_of, void *which_of)
 {
-    const uint16_t LEAST = 0xff7f; /* the least finite bf16 */
+    const value *x = x_of;
+    value *to = to_of;
+    place *which = which_of;
     size_t n = (size_t)w->channels, width = (size_t)w->out_width * n;
 
 #ifdef _OPENMP
@@ -557,12 +621,12 @@ void cmn_windows_max(const struct cmn_windows *w, const uint16_t *x, uint16_t *t
             size_t at = row_at(w, image, row);
             for (size_t i = at; i < at + width; i++) {
                 to[i] = LEAST;
-                which[i] = UINT16_MAX;
+                which[i] = (place)-1;
             }
             for (int k = 0; k < w->size * w->size; k++) {
                 struct taps t = taps_of(w, image, row, k);
                 size_t into = at + (size_t)t.first * n;
-                keep_larger(t.windows, n, (uint16_t)k, x + t.at, t.step, to + into, which + into);
+                keep_larger(t.windows, n, (place)k, x + t.at, t.step, to + into, which + into);
             }
         }
     }
@@ -579,9 +643,12 @@ static size_t values_of(const struct cmn_windows *w)
     return (size_t)w->images * (size_t)w->height * (size_t)w->width * (size_t)w->channels;
 }
 
-void cmn_windows_max_deltas(const struct cmn_windows *w, const uint16_t *delta,
-                            const uint16_t *which, int adds, uint16_t *to)
+static void max_deltas(const struct cmn_windows *w, const void *delta_of, const void *which_of,
+                       int adds, void *to_of)
 {
+    const value *delta = delta_of;
+    const place *which = which_of;
+    value *to = to_of;
     size_t n = (size_t)w->channels;
     int puts = !adds && windows_lie_apart(w);
 
@@ -597,10 +664,10 @@ void cmn_windows_max_deltas(const struct cmn_windows *w, const uint16_t *delta,
                 struct taps t = taps_of(w, image, row, k);
                 size_t from = row_at(w, image, row) + (size_t)t.first * n;
                 if (puts) {
-                    put_where(t.windows, n, (uint16_t)k, delta + from, which + from, to + t.at,
+                    put_where(t.windows, n, (place)k, delta + from, which + from, to + t.at,
                               t.step);
                 } else {
-                    add_where(t.windows, n, (uint16_t)k, delta + from, which + from, to + t.at,
+                    add_where(t.windows, n, (place)k, delta + from, which + from, to + t.at,
                               t.step);
                 }
             }
@@ -608,8 +675,10 @@ void cmn_windows_max_deltas(const struct cmn_windows *w, const uint16_t *delta,
     }
 }
 
-void cmn_windows_spread(const struct cmn_windows *w, float scale, const uint16_t *x, uint16_t *to)
+static void spread(const struct cmn_windows *w, float scale, const void *x_of, void *to_of)
 {
+    const value *x = x_of;
+    value *to = to_of;
 #ifdef _OPENMP
 #pragma omp parallel for collapse(2)
 #endif
@@ -624,9 +693,11 @@ void cmn_windows_spread(const struct cmn_windows *w, float scale, const uint16_t
     }
 }
 
-void cmn_windows_spread_deltas(const struct cmn_windows *w, float scale, const uint16_t *delta,
-                               int adds, uint16_t *to)
+static void spread_deltas(const struct cmn_windows *w, float scale, const void *delta_of, int adds,
+                          void *to_of)
 {
+    const value *delta = delta_of;
+    value *to = to_of;
     size_t n = (size_t)w->channels, width = (size_t)w->out_width * n;
 
 #ifdef _OPENMP
@@ -644,3 +715,25 @@ void cmn_windows_spread_deltas(const struct cmn_windows *w, float scale, const u
         }
     }
 }
+
+const struct cmn_nhwc_images
+#ifdef OF_FLOATS
+    cmn_nhwc_floats
+#else
+    cmn_nhwc_bf16
+#endif
+    = {
+        .bytes = sizeof(value),
+        .statistics = statistics,
+        .map = map,
+        .sum_deltas = sum_deltas,
+        .map_deltas = map_deltas,
+        .add = add,
+        .activation_deltas = activation_deltas,
+        .drop = drop,
+        .copy = copy,
+        .max = max,
+        .max_deltas = max_deltas,
+        .spread = spread,
+        .spread_deltas = spread_deltas,
+};

@@ -1,4 +1,4 @@
-#include "engine/bf16_layers.h"
+#include "engine/nhwc_layers.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "base/fatal.h"
 #include "base/memory.h"
 #include "cmn.h"
-#include "engine/bf16_images.h"
+#include "engine/nhwc_images.h"
 #include "engine/channels.h"
 #include "engine/convolution.h"
 #include "engine/darknet_tree.h"
@@ -16,7 +16,7 @@
 
 /* What is planned for a layer. */
 struct place {
-    int kept;      /* output and gradient are images of bf16 */
+    int kept;      /* output and gradient are images in NHWC */
     int computed;  /* by this file, in a training's passes */
     int root;      /* the layer whose memory it uses: itself, or for dropout the one before it */
     int has_delta; /* of a root: a layer behind it has written the gradient */
@@ -24,7 +24,9 @@ struct place {
 
 static struct {
     struct cmn_net *net; /* NULL: not open */
-    struct cmn_bf16_trainer trainer;
+    struct cmn_nhwc_trainer trainer;
+    const struct cmn_nhwc_images *images;
+    int in_bf16;
     struct place *place;
     float less;               /* a variance is a sum of squares / (count - less) */
     int width, height, batch; /* of layer 0 when the plan was made */
@@ -36,6 +38,12 @@ struct room {
     size_t bytes;
 };
 static struct room delta_room, image_room, sum_room;
+
+/* Returns where the n-th value of an image is. */
+static void *value_of(const void *image, size_t n)
+{
+    return (char *)image + n * plan.images->bytes;
+}
 
 static void *take(struct room *r, size_t bytes)
 {
@@ -104,7 +112,7 @@ static int inputs_of(const network *net, int i, const int **from, int pair[2])
 
 static struct cmn_convolution_data kept_data(int input, int output)
 {
-    return (struct cmn_convolution_data){.input_in_bf16 = input, .output_in_bf16 = output};
+    return (struct cmn_convolution_data){.input_in_nhwc = input, .output_in_nhwc = output};
 }
 
 /* Returns whether this file can compute a layer if its images are kept where it needs that. */
@@ -162,7 +170,7 @@ static int make_plain(const network *net)
 static void make_plan(void)
 {
     const network *net = cmn_network(plan.net);
-    int known = cmn_channels_fast(1), pair[2];
+    int known = !plan.in_bf16 || cmn_channels_fast(1), pair[2];
     const int *from;
 
     plan.width = net->layers->w;
@@ -211,16 +219,16 @@ static int input_is_kept(const struct cmn_tree_pass *p)
 
 /* Returns the gradient of a kept layer's output. Where no layer behind it has written it, it is
  * zero. */
-static uint16_t *delta_of(const struct cmn_tree_pass *p, int i)
+static void *delta_of(const struct cmn_tree_pass *p, int i)
 {
     struct place *at = &plan.place[plan.place[i].root];
     const layer *l = &p->layers[i];
 
     if (!at->has_delta) {
-        memset(l->delta, 0, values_of(l) * sizeof(uint16_t));
+        memset(l->delta, 0, values_of(l) * plan.images->bytes);
         at->has_delta = 1;
     }
-    return (uint16_t *)l->delta;
+    return l->delta;
 }
 
 /* Returns whether a layer has to add to the gradient of layer i's output, and not to overwrite it. */
@@ -274,12 +282,12 @@ static struct cmn_map map_of(const layer *l, const struct filters *f, int is_bac
     return (struct cmn_map){f->factor, f->term, slope_of(l)};
 }
 
-static void find_statistics(const layer *l, const uint16_t *x, double *sums)
+static void find_statistics(const layer *l, const void *x, double *sums)
 {
     struct cmn_pixels pixels = pixels_of(l);
     float keeps = (float)cmn_tree_layer(l).keeps, takes = (float)(1 - cmn_tree_layer(l).keeps);
 
-    cmn_pixels_statistics(&pixels, x, sums);
+    plan.images->statistics(&pixels, x, sums);
     for (int k = 0; k < l->out_c; k++) {
         l->mean[k] = (float)sums[1 + k];
         l->variance[k] = (float)(sums[1 + l->out_c + k] / (sums[0] - (double)plan.less));
@@ -303,7 +311,7 @@ static void multiply(const layer *l, int result, const struct cmn_convolution_da
 }
 
 /* Writes the mapped values as floats in Darknet's layout, image by image. */
-static void write_plain(const layer *l, const struct cmn_map *map, const uint16_t *x)
+static void write_plain(const layer *l, const struct cmn_map *map, const void *x)
 {
     struct cmn_pixels image = {(size_t)l->out_h * (size_t)l->out_w, l->out_c};
     struct cmn_channels channels = channels_of(l, 1);
@@ -311,7 +319,7 @@ static void write_plain(const layer *l, const struct cmn_map *map, const uint16_
 
     for (int i = 0; i < l->batch; i++) {
         size_t at = (size_t)i * (size_t)l->outputs;
-        cmn_pixels_map(&image, map, x + at, NULL, floats);
+        plan.images->map(&image, map, value_of(x, at), NULL, floats);
         cmn_channels_unpack(&channels, 0, l->output + at, floats);
     }
 }
@@ -319,12 +327,12 @@ static void write_plain(const layer *l, const struct cmn_map *map, const uint16_
 static void forward_convolution(const layer *l, const struct cmn_tree_pass *p)
 {
     int kept = plan.place[p->index].kept;
-    uint16_t *x = (uint16_t *)(l->batch_normalize ? l->x : l->output);
+    void *x = l->batch_normalize ? l->x : l->output;
     struct cmn_convolution_data data = {.input = p->input,
                                         .weights = l->weights,
                                         .output = x,
-                                        .input_in_bf16 = input_is_kept(p),
-                                        .output_in_bf16 = kept || l->batch_normalize};
+                                        .input_in_nhwc = input_is_kept(p),
+                                        .output_in_nhwc = kept || l->batch_normalize};
     struct cmn_pixels pixels = pixels_of(l);
     struct filters f = open_filters(l);
     struct cmn_map map;
@@ -335,7 +343,7 @@ static void forward_convolution(const layer *l, const struct cmn_tree_pass *p)
     }
     map = map_of(l, &f, 0);
     if (kept) {
-        cmn_pixels_map(&pixels, &map, x, (uint16_t *)l->output, NULL);
+        plan.images->map(&pixels, &map, x, l->output, NULL);
     } else if (l->batch_normalize) {
         write_plain(l, &map, x);
     } else {
@@ -348,7 +356,7 @@ static void forward_convolution(const layer *l, const struct cmn_tree_pass *p)
 /* Turns `delta`, the gradient of the output, into that of x, and adds to the gradients of biases and
  * scales. With batch normalisation: its two sums over all values of a filter are those of the batch's
  * mean and variance. */
-static void backward_map(const layer *l, const uint16_t *x, uint16_t *delta)
+static void backward_map(const layer *l, const void *x, void *delta)
 {
     struct cmn_pixels pixels = pixels_of(l);
     struct filters f = open_filters(l);
@@ -356,9 +364,9 @@ static void backward_map(const layer *l, const uint16_t *x, uint16_t *delta)
     float count = (float)pixels.pixels;
 
     if (!l->batch_normalize) {
-        cmn_pixels_sum_deltas(&pixels, &map, f.by_x, x, delta, f.sums);
+        plan.images->sum_deltas(&pixels, &map, f.by_x, x, delta, f.sums);
     } else {
-        cmn_pixels_sum_deltas(&pixels, &map, l->mean, x, delta, f.sums);
+        plan.images->sum_deltas(&pixels, &map, l->mean, x, delta, f.sums);
     }
     for (int k = 0; k < l->out_c; k++) {
         double sum = f.sums[k], product = f.sums[l->out_c + k];
@@ -381,15 +389,15 @@ static void backward_map(const layer *l, const uint16_t *x, uint16_t *delta)
         f.constant[k] = l->mean_delta[k] / count - f.by_x[k] * l->mean[k];
     }
     if (l->batch_normalize || slope_of(l) != 1) {
-        cmn_pixels_map_deltas(&pixels, &map, f.by_delta, f.by_x, f.constant, x, delta);
+        plan.images->map_deltas(&pixels, &map, f.by_delta, f.by_x, f.constant, x, delta);
     }
     close_filters(&f);
 }
 
-/* Returns the gradient of x as an image of bf16. */
-static uint16_t *delta_of_x(const layer *l, const struct cmn_tree_pass *p)
+/* Returns the gradient of x in NHWC. */
+static void *delta_of_x(const layer *l, const struct cmn_tree_pass *p)
 {
-    uint16_t *x = (uint16_t *)(l->batch_normalize ? l->x : l->output), *delta;
+    void *x = l->batch_normalize ? l->x : l->output, *delta;
     struct cmn_channels channels = channels_of(l, l->batch);
     int kept = plan.place[p->index].kept;
 
@@ -400,8 +408,8 @@ static uint16_t *delta_of_x(const layer *l, const struct cmn_tree_pass *p)
     if (kept) {
         delta = delta_of(p, p->index);
     } else {
-        delta = take(&delta_room, values_of(l) * sizeof *delta);
-        cmn_channels_pack(&channels, 1, delta, l->delta);
+        delta = take(&delta_room, values_of(l) * plan.images->bytes);
+        cmn_channels_pack(&channels, plan.in_bf16, delta, l->delta);
     }
     if (kept || l->batch_normalize) {
         backward_map(l, x, delta);
@@ -414,10 +422,10 @@ static void backward_convolution(const layer *l, const struct cmn_tree_pass *p)
     struct cmn_convolution_data data = {.input = p->input,
                                         .weights = l->weight_updates,
                                         .output = delta_of_x(l, p),
-                                        .input_in_bf16 = input_is_kept(p),
-                                        .output_in_bf16 = 1};
+                                        .input_in_nhwc = input_is_kept(p),
+                                        .output_in_nhwc = 1};
     size_t values = (size_t)l->inputs * (size_t)l->batch;
-    uint16_t *delta = (uint16_t *)p->delta;
+    void *delta = p->delta;
 
     multiply(l, CMN_WEIGHTS, &data);
     if (!p->delta) {
@@ -425,10 +433,10 @@ static void backward_convolution(const layer *l, const struct cmn_tree_pass *p)
     }
     data.weights = l->weights;
     data.input = p->delta;
-    if (data.input_in_bf16 && adds_to(p->index - 1)) {
-        data.input = take(&sum_room, values * sizeof *delta);
+    if (data.input_in_nhwc && adds_to(p->index - 1)) {
+        data.input = take(&sum_room, values * plan.images->bytes);
         multiply(l, CMN_INPUT, &data);
-        cmn_pixels_add(values, 1, delta, 1, data.input, 1, delta);
+        plan.images->add(values, 1, delta, 1, data.input, 1, delta);
     } else {
         multiply(l, CMN_INPUT, &data);
     }
@@ -467,37 +475,40 @@ static struct cmn_windows upsampling_of(const layer *l)
 }
 
 /* Gives a factor of this layer's gradient to the layer `to`, whose output has the same size. */
-static void give_delta(const struct cmn_tree_pass *p, int to, float factor, const uint16_t *delta)
+static void give_delta(const struct cmn_tree_pass *p, int to, float factor, const void *delta)
 {
     const layer *l = &p->layers[to];
-    uint16_t *into = (uint16_t *)l->delta;
+    void *into = l->delta;
 
     if (adds_to(to)) {
-        cmn_pixels_add(values_of(l), factor, delta, 1, into, 1, into);
+        plan.images->add(values_of(l), factor, delta, 1, into, 1, into);
     } else {
-        cmn_pixels_add(values_of(l), factor, delta, 0, delta, 1, into);
+        plan.images->add(values_of(l), factor, delta, 0, delta, 1, into);
     }
 }
 
 static void forward_route(const layer *l, const struct cmn_tree_pass *p)
 {
-    uint16_t *to = (uint16_t *)l->output;
+    size_t channel = 0;
 
-    for (int i = 0; i < l->n; to += p->layers[l->input_layers[i]].out_c, i++) {
+    for (int i = 0; i < l->n; i++) {
         const layer *from = &p->layers[l->input_layers[i]];
-        cmn_pixels_copy(pixels_of(l).pixels, (const uint16_t *)from->output, from->out_c, to,
-                        l->out_c, 0);
+        plan.images->copy(pixels_of(l).pixels, from->output, from->out_c,
+                          value_of(l->output, channel), l->out_c, 0);
+        channel += (size_t)from->out_c;
     }
 }
 
 static void backward_route(const layer *l, const struct cmn_tree_pass *p)
 {
-    const uint16_t *delta = delta_of(p, p->index);
+    const void *delta = delta_of(p, p->index);
+    size_t channel = 0;
 
-    for (int i = 0; i < l->n; delta += p->layers[l->input_layers[i]].out_c, i++) {
+    for (int i = 0; i < l->n; i++) {
         const layer *to = &p->layers[l->input_layers[i]];
-        cmn_pixels_copy(pixels_of(l).pixels, delta, l->out_c, (uint16_t *)to->delta, to->out_c,
-                        adds_to(l->input_layers[i]));
+        plan.images->copy(pixels_of(l).pixels, value_of(delta, channel), l->out_c, to->delta,
+                          to->out_c, adds_to(l->input_layers[i]));
+        channel += (size_t)to->out_c;
     }
 }
 
@@ -511,8 +522,8 @@ static void draw(const layer *l)
 static int forward(const layer *l, const struct cmn_tree_pass *p)
 {
     const network *net = cmn_network(plan.net);
-    const uint16_t *input = (const uint16_t *)p->input;
-    uint16_t *output = (uint16_t *)l->output;
+    const void *input = p->input;
+    void *output = l->output;
     struct cmn_tree_view view = cmn_tree_view(l);
     struct cmn_windows w;
 
@@ -530,22 +541,22 @@ static int forward(const layer *l, const struct cmn_tree_pass *p)
         break;
     case MAXPOOL:
         w = pooling_of(l);
-        cmn_windows_max(&w, input, output, (uint16_t *)l->indexes);
+        plan.images->max(&w, input, output, l->indexes);
         break;
     case UPSAMPLE:
         w = upsampling_of(l);
-        cmn_windows_spread(&w, l->scale, input, output);
+        plan.images->spread(&w, l->scale, input, output);
         break;
     case SHORTCUT:
-        cmn_pixels_add(values_of(l), view.alpha, input, view.beta,
-                       (const uint16_t *)p->layers[l->index].output, slope_of(l), output);
+        plan.images->add(values_of(l), view.alpha, input, view.beta, p->layers[l->index].output,
+                         slope_of(l), output);
         break;
     case ROUTE:
         forward_route(l, p);
         break;
     default:
         draw(l);
-        cmn_pixels_drop(values_of(l), l->rand, l->probability, l->scale, (uint16_t *)p->input);
+        plan.images->drop(values_of(l), l->rand, l->probability, l->scale, p->input);
     }
     return 1;
 }
@@ -553,7 +564,7 @@ static int forward(const layer *l, const struct cmn_tree_pass *p)
 static int backward(const layer *l, const struct cmn_tree_pass *p)
 {
     struct cmn_tree_view view = cmn_tree_view(l);
-    uint16_t *delta, *to = (uint16_t *)p->delta;
+    void *delta, *to = p->delta;
     struct cmn_windows w;
 
     if (!plan.place[p->index].computed) {
@@ -566,16 +577,16 @@ static int backward(const layer *l, const struct cmn_tree_pass *p)
     case MAXPOOL:
         delta = delta_of(p, p->index);
         w = pooling_of(l);
-        cmn_windows_max_deltas(&w, delta, (const uint16_t *)l->indexes, adds_to(p->index - 1), to);
+        plan.images->max_deltas(&w, delta, l->indexes, adds_to(p->index - 1), to);
         break;
     case UPSAMPLE:
         delta = delta_of(p, p->index);
         w = upsampling_of(l);
-        cmn_windows_spread_deltas(&w, l->scale, delta, adds_to(p->index - 1), to);
+        plan.images->spread_deltas(&w, l->scale, delta, adds_to(p->index - 1), to);
         break;
     case SHORTCUT:
         delta = delta_of(p, p->index);
-        cmn_pixels_activation_deltas(values_of(l), (const uint16_t *)l->output, slope_of(l), delta);
+        plan.images->activation_deltas(values_of(l), l->output, slope_of(l), delta);
         give_delta(p, p->index - 1, view.alpha, delta);
         give_delta(p, l->index, view.beta, delta);
         break;
@@ -583,20 +594,23 @@ static int backward(const layer *l, const struct cmn_tree_pass *p)
         backward_route(l, p);
         break;
     default:
-        cmn_pixels_drop(values_of(l), l->rand, l->probability, l->scale, delta_of(p, p->index));
+        plan.images->drop(values_of(l), l->rand, l->probability, l->scale, delta_of(p, p->index));
     }
     return 1;
 }
 
 /* ---- open and close ---- */
 
-void cmn_bf16_layers_open(struct cmn_net *handle, const struct cmn_bf16_trainer *trainer)
+void cmn_nhwc_layers_open(struct cmn_net *handle, int in_bf16,
+                          const struct cmn_nhwc_trainer *trainer)
 {
     const network *net = cmn_network(handle);
 
-    cmn_bf16_layers_close();
+    cmn_nhwc_layers_close();
     plan.net = handle;
     plan.trainer = *trainer;
+    plan.in_bf16 = in_bf16;
+    plan.images = in_bf16 ? &cmn_nhwc_bf16 : &cmn_nhwc_floats;
     plan.less = (float)cmn_net_traits(handle).variance_less;
     plan.place = cmn_calloc((size_t)net->n, sizeof *plan.place);
     make_plan();
@@ -605,7 +619,7 @@ void cmn_bf16_layers_open(struct cmn_net *handle, const struct cmn_bf16_trainer 
     }
 }
 
-void cmn_bf16_layers_close(void)
+void cmn_nhwc_layers_close(void)
 {
     const network *net = plan.net ? cmn_network(plan.net) : NULL;
 
@@ -616,7 +630,7 @@ void cmn_bf16_layers_close(void)
     memset(&plan, 0, sizeof plan);
 }
 
-int cmn_bf16_layers_overwrite(const struct cmn_net *net, int i)
+int cmn_nhwc_layers_overwrite(const struct cmn_net *net, int i)
 {
     return net == plan.net && plan.place[i].kept;
 }

@@ -1,7 +1,7 @@
-/* What layers do with images of bf16, against plain loops in double precision or, where each step is
+/* What layers do with images in NHWC, against plain loops in double precision or, where each step is
  * rounded once, to the bit; and with any number of threads. (Windows, copies and sums are in
- * unit/engine/bf16_layers.c.) */
-#include "engine/bf16_images.h"
+ * unit/engine/nhwc_layers.c.) */
+#include "engine/nhwc_images.h"
 
 #include "check.h"
 
@@ -15,7 +15,11 @@ void omp_set_num_threads(int threads) __attribute__((weak));
 
 enum { MOST = 1500 * 130 };
 
-static uint16_t x[MOST], delta[MOST], mapped[MOST];
+static const struct cmn_nhwc_images *images; /* those that are tried */
+static union {
+    float number[MOST];
+    uint16_t bits[MOST];
+} x, delta, mapped;
 static float factor[1000], term[1000], mean[1000];
 
 static float random_float(void)
@@ -26,27 +30,47 @@ static float random_float(void)
     return (float)(state >> 8) / (1 << 24) * 2 - 1;
 }
 
-static uint16_t rounded(float value)
+static int in_bf16(void)
+{
+    return images == &cmn_nhwc_bf16;
+}
+
+static float rounded(float value)
 {
     uint16_t bits;
 
-    cmn_float16_encode(CMN_BF16, &bits, &value, 1);
-    return bits;
+    if (in_bf16()) {
+        cmn_float16_encode(CMN_BF16, &bits, &value, 1);
+        cmn_float16_decode(CMN_BF16, &value, &bits, 1);
+    }
+    return value;
 }
 
-static float number(uint16_t bits)
+static float number(const void *image, size_t i)
 {
     float value;
 
-    cmn_float16_decode(CMN_BF16, &value, &bits, 1);
+    if (!in_bf16()) {
+        return ((const float *)image)[i];
+    }
+    cmn_float16_decode(CMN_BF16, &value, (const uint16_t *)image + i, 1);
     return value;
+}
+
+static void put(void *image, size_t i, float value)
+{
+    if (in_bf16()) {
+        cmn_float16_encode(CMN_BF16, (uint16_t *)image + i, &value, 1);
+    } else {
+        ((float *)image)[i] = value;
+    }
 }
 
 static void fill(const struct cmn_pixels *p)
 {
     for (size_t i = 0; i < p->pixels * (size_t)p->channels; i++) {
-        x[i] = rounded(random_float() + 3);
-        delta[i] = rounded(random_float());
+        put(&x, i, random_float() + 3);
+        put(&delta, i, random_float());
     }
     for (int k = 0; k < p->channels; k++) {
         factor[k] = random_float();
@@ -68,16 +92,16 @@ static void check_statistics(const struct cmn_pixels *p)
 {
     double all[1 + 2 * 1000];
 
-    cmn_pixels_statistics(p, x, all);
+    images->statistics(p, &x, all);
     assert_true(all[0] == (double)p->pixels);
     for (int k = 0; k < p->channels; k++) {
         double sum = 0, squares = 0;
         for (size_t i = 0; i < p->pixels; i++) {
-            sum += (double)number(x[i * (size_t)p->channels + (size_t)k]);
+            sum += (double)number(&x, i * (size_t)p->channels + (size_t)k);
         }
         sum /= (double)p->pixels;
         for (size_t i = 0; i < p->pixels; i++) {
-            squares += pow((double)number(x[i * (size_t)p->channels + (size_t)k]) - sum, 2);
+            squares += pow((double)number(&x, i * (size_t)p->channels + (size_t)k) - sum, 2);
         }
         near(p, "a mean", all[1 + k], sum, 3);
         near(p, "a sum of squares", all[1 + p->channels + k], squares, (double)p->pixels);
@@ -88,15 +112,15 @@ static void check_map(const struct cmn_pixels *p, const struct cmn_map *m)
 {
     static float floats[MOST];
 
-    cmn_pixels_map(p, m, x, mapped, NULL);
-    cmn_pixels_map(p, m, x, NULL, floats);
+    images->map(p, m, &x, &mapped, NULL);
+    images->map(p, m, &x, NULL, floats);
     for (size_t i = 0; i < p->pixels * (size_t)p->channels; i++) {
         size_t k = i % (size_t)p->channels;
-        volatile float product = number(x[i]) * factor[k];
+        volatile float product = number(&x, i) * factor[k];
         float y = product + term[k];
         y = y > 0 ? y : y * m->slope;
         assert_memory_equal(&floats[i], &y, sizeof y);
-        assert_int_equal(mapped[i], rounded(y));
+        assert_true(number(&mapped, i) == rounded(y));
     }
 }
 
@@ -108,28 +132,36 @@ static void check_deltas(const struct cmn_pixels *p, const struct cmn_map *m)
     for (int k = 0; k < p->channels; k++) {
         ones[k] = 1;
     }
-    cmn_pixels_sum_deltas(p, m, mean, x, delta, sums);
+    images->sum_deltas(p, m, mean, &x, &delta, sums);
     for (int k = 0; k < p->channels; k++) {
         double sum = 0, product = 0;
         for (size_t i = (size_t)k; i < p->pixels * (size_t)p->channels; i += (size_t)p->channels) {
-            float d = number(delta[i]);
-            volatile float above = number(x[i]) * factor[k];
+            float d = number(&delta, i);
+            volatile float above = number(&x, i) * factor[k];
             d = above + term[k] > 0 ? d : d * m->slope;
             sum += (double)d;
-            product += (double)d * (double)(number(x[i]) - mean[k]);
+            product += (double)d * (double)(number(&x, i) - mean[k]);
         }
         near(p, "a sum of gradients", sums[k], sum, (double)p->pixels);
         near(p, "a sum of products", sums[p->channels + k], product, (double)p->pixels);
     }
-    memcpy(mapped, delta, sizeof mapped);
-    cmn_pixels_map_deltas(p, m, term, ones, factor, x, mapped);
+    mapped = delta;
+    images->map_deltas(p, m, term, ones, factor, &x, &mapped);
     for (size_t i = 0; i < p->pixels * (size_t)p->channels; i++) {
         size_t k = i % (size_t)p->channels;
-        volatile float above = number(x[i]) * factor[k];
-        float d = number(delta[i]), part;
+        volatile float above = number(&x, i) * factor[k];
+        float d = number(&delta, i), part;
         d = above + term[k] > 0 ? d : d * m->slope;
         part = term[k] * d;
-        assert_int_equal(mapped[i], rounded((part + number(x[i])) + factor[k]));
+        assert_true(number(&mapped, i) == rounded((part + number(&x, i)) + factor[k]));
+    }
+}
+
+static void choose(const struct cmn_nhwc_images *kind)
+{
+    images = kind;
+    if (in_bf16() && !cmn_channels_fast(1)) {
+        skip();
     }
 }
 
@@ -140,10 +172,7 @@ static void each_size(void **state)
                                               {19, 1000}, {2048, 1}, {1027, 130}};
     const struct cmn_map leaky = {factor, term, 0.1F};
 
-    (void)state;
-    if (!cmn_channels_fast(1)) {
-        skip();
-    }
+    choose(*state);
     for (size_t i = 0; i < COUNT(sizes); i++) {
         fill(&sizes[i]);
         check_statistics(&sizes[i]);
@@ -162,17 +191,14 @@ static void rounding(void **state)
                                     0xff80, 0x7fc0, 0,      0x8000};
     const struct cmn_pixels one = {1, 1};
     const uint16_t unit = 0x3f80;
-    uint16_t to;
+    uint16_t to[2]; /* as large as a float */
 
-    (void)state;
-    if (!cmn_channels_fast(1)) {
-        skip();
-    }
+    choose(*state);
     for (size_t i = 0; i < COUNT(value); i++) {
         const float minus_zero = -0.F;
         const struct cmn_map map = {&value[i], &minus_zero, 1};
-        cmn_pixels_map(&one, &map, &unit, &to, NULL);
-        assert_int_equal(to, bits[i]);
+        images->map(&one, &map, &unit, to, NULL);
+        assert_int_equal(to[0], bits[i]);
     }
     { /* all bits of its fraction are set: it must not become 0 */
         const uint32_t pattern = 0x7fffffffU;
@@ -180,8 +206,8 @@ static void rounding(void **state)
         float nan;
         memcpy(&nan, &pattern, sizeof nan);
         const struct cmn_map map = {&zero, &nan, 1};
-        cmn_pixels_map(&one, &map, &unit, &to, NULL);
-        assert_true(isnan(number(to)));
+        images->map(&one, &map, &unit, to, NULL);
+        assert_true(isnan(number(to, 0)));
     }
 }
 
@@ -191,31 +217,30 @@ static void any_number_of_threads(void **state)
     const struct cmn_map leaky = {factor, term, 0.1F};
     static double one[1 + 2 * 20], three[1 + 2 * 20];
 
-    (void)state;
-    if (!cmn_channels_fast(1)) {
-        skip();
-    }
+    choose(*state);
     if (!omp_set_num_threads) {
         skip(); /* it has none */
     }
     fill(&p);
     omp_set_num_threads(1);
-    cmn_pixels_statistics(&p, x, one);
+    images->statistics(&p, &x, one);
     omp_set_num_threads(3);
-    cmn_pixels_statistics(&p, x, three);
+    images->statistics(&p, &x, three);
     assert_memory_equal(one, three, sizeof one);
-    cmn_pixels_sum_deltas(&p, &leaky, mean, x, delta, three);
+    images->sum_deltas(&p, &leaky, mean, &x, &delta, three);
     omp_set_num_threads(1);
-    cmn_pixels_sum_deltas(&p, &leaky, mean, x, delta, one);
+    images->sum_deltas(&p, &leaky, mean, &x, &delta, one);
     assert_memory_equal(one, three, 2 * 20 * sizeof *one);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_size),
-        cmocka_unit_test(rounding),
-        cmocka_unit_test(any_number_of_threads),
+        cmocka_unit_test_prestate(each_size, (void *)&cmn_nhwc_floats),
+        cmocka_unit_test_prestate(any_number_of_threads, (void *)&cmn_nhwc_floats),
+        cmocka_unit_test_prestate(each_size, (void *)&cmn_nhwc_bf16),
+        cmocka_unit_test_prestate(any_number_of_threads, (void *)&cmn_nhwc_bf16),
+        cmocka_unit_test_prestate(rounding, (void *)&cmn_nhwc_bf16),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

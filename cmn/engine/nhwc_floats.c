@@ -1,0 +1,3 @@
+/* The functions of nhwc_images.h for images of floats. */
+#define OF_FLOATS
+#include "engine/nhwc_images.c"
