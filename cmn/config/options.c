@@ -72,9 +72,11 @@ static const struct option table[] = {
      "auto: faster ranks take more of a step's micro-batches, as measured while training; the bits "
      "stay those of equal parts (docs/use/exactness.md)",
      0, "cmn_exact=on"},
-    {batch, "cmn_mixed", WORD, "off", "off, bf16", 0, 0, AT(mixed),
-     "bf16: a training's convolutions in bf16 (7 bits of mantissa), by oneDNN where the processor "
-     "has it, or by cuDNN; weights, gradients and all else keep 32 bits "
+    {batch, "cmn_mixed", WORD, "off", "off, bf16, auto", 0, 0, AT(mixed),
+     "bf16: a training's convolutions, and on processors the layers between them, in bf16 (7 bits "
+     "of "
+     "mantissa), by oneDNN where the processor has it, or by cuDNN; weights and their gradients "
+     "keep 32 bits; auto: on processors, if its convolutions are measured to be faster "
      "(docs/reference/performance.md)",
      0, NULL},
     {batch, "cmn_epochs", NUMBER, "off", "0 to 1000000 epochs, or off", 0, 1000000, AT(epochs),

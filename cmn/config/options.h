@@ -33,7 +33,7 @@ enum cmn_compress {
 };
 
 enum cmn_balance_mode { CMN_BALANCE_OFF, CMN_BALANCE_AUTO };
-enum cmn_mixed_mode { CMN_MIXED_OFF, CMN_MIXED_BF16 };
+enum cmn_mixed_mode { CMN_MIXED_OFF, CMN_MIXED_BF16, CMN_MIXED_AUTO };
 
 enum cmn_scale_lr { CMN_SCALE_NONE, CMN_SCALE_LINEAR };
 

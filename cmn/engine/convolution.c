@@ -624,9 +624,9 @@ void cmn_convolution_use(int on)
     used = on;
 }
 
-int cmn_convolution_use_bf16(void)
+int cmn_convolution_use_bf16(int on)
 {
-    in_bf16 = 1;
+    in_bf16 = on;
     return knows_bf16();
 }
 
@@ -670,8 +670,9 @@ void cmn_convolution_use(int on)
     (void)on;
 }
 
-int cmn_convolution_use_bf16(void)
+int cmn_convolution_use_bf16(int on)
 {
+    (void)on;
     return 0;
 }
 

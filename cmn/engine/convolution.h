@@ -37,10 +37,10 @@ void cmn_convolution_hold_weights(int now);
  * the caller computes. */
 void cmn_convolution_use(int on);
 
-/* Local. From now on the factors of products are rounded to bf16 (7 bits of mantissa),
- * and adds up in 32 bits. Call it before the others. Returns 0 if the processor, or the program,
- * cannot. */
-int cmn_convolution_use_bf16(void);
+/* Local. From now on, if `on` is set, the factors of products are rounded to bf16 (7 bits of
+ * mantissa), and added up in 32 bits. Returns 0 if the processor, or the program, cannot. Where bf16
+ * is used at all, call it before the others. */
+int cmn_convolution_use_bf16(int on);
 
 /* Local. Returns a line that names the kernels that oneDNN uses on this processor, or "" without
  * oneDNN. The text is static. */

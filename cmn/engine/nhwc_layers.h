@@ -25,6 +25,11 @@ struct cmn_nhwc_trainer {
  * cmn_convolution_use_bf16() has returned 1. `net` is valid until the close. */
 void cmn_nhwc_layers_open(struct cmn_net *net, int in_bf16, const struct cmn_nhwc_trainer *trainer);
 
+/* Returns how many seconds the products of all convolutions of a micro-batch take, forward and
+ * backward, in the precision that cmn_convolution_use_bf16() has set: the shorter of two times. Their
+ * results are thrown away. */
+double cmn_nhwc_layers_measure(struct cmn_net *net);
+
 /* Darknet computes its layers again. May be called without an open. */
 void cmn_nhwc_layers_close(void);
 

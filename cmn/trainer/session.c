@@ -250,11 +250,11 @@ static void choose_precision(const struct cmn_session *s)
     enum { AMPERE = 8 }; /* lowest compute capability with bf16 */
     int capability;
 
-    if (s->options.mixed == CMN_MIXED_OFF || s->command->does != CMN_TRAINS) {
-        return;
+    if (s->options.mixed != CMN_MIXED_BF16 || s->command->does != CMN_TRAINS) {
+        return; /* trainer/nhwc.c chooses for cmn_mixed=auto */
     }
     if (s->topology.device < 0) {
-        if (!cmn_convolution_use_bf16()) {
+        if (!cmn_convolution_use_bf16(1)) {
             cmn_fatal("cmn_mixed=bf16: this processor multiplies no numbers of bf16 "
                       "(avx512_bf16, amx_bf16; /proc/cpuinfo), or the program was built without "
                       "oneDNN: remove the key");

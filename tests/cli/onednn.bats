@@ -97,6 +97,20 @@ bf16_or_skip() {
     grep 'the checkpoint was written with cmn_mixed=bf16, and this training has off' train.log
 }
 
+@test "cmn_mixed=auto trains as what it has measured to be faster, on all ranks, and in 32 bits where one has no bf16" {
+    ((has)) || skip 'built without oneDNN'
+    net_cfg >net.cfg
+    ONEDNN_MAX_CPU_ISA=AVX2 train_on 2 net.cfg -cmn_mixed auto
+    grep '^cmn: cmn_mixed=auto: 32 bits: the processor of a rank, or its program, has no bf16' train.log
+    bf16_or_skip
+    train_on 2 net.cfg -cmn_mixed auto
+    chosen=$(sed -nE 's/^cmn: cmn_mixed=auto: (bf16|32 bits): a micro-batch.s convolutions take [0-9.]+ ms in bf16, and [0-9.]+ ms in 32 bits$/\1/p' train.log)
+    [[ -n $chosen ]]
+    mv "out/net$FINAL.weights" auto.weights
+    train_on 2 net.cfg -cmn_mixed "$([[ $chosen == bf16 ]] && echo bf16 || echo off)"
+    cmp auto.weights "out/net$FINAL.weights"
+}
+
 @test "cmn_mixed=bf16 is refused where the processor lacks it, and without convolutions" {
     ((has)) || skip 'built without oneDNN'
     net_cfg >net.cfg

@@ -33,7 +33,7 @@ static const struct key keys[] = {
     {"cmn_sync_bn", "off", "on", "on", {"", "2", "yes"}},
     {"cmn_exact", "off", "on", "on", {"", "2", "yes"}},
     {"cmn_balance", "off", "auto", "auto", {"", "1", "on"}},
-    {"cmn_mixed", "off", "bf16", "bf16", {"", "1", "on", "fp16"}},
+    {"cmn_mixed", "off", "auto", "auto", {"", "1", "on", "fp16"}},
     {"cmn_epochs", "off", "3", "3", {"", "-1", "1000001", "x", "1.5", "99999999999999999999"}},
     {"cmn_scatter", "global", "none", "none", {"", "glob", "Global", "shards"}},
     {"cmn_data", "shared", "scatter", "scatter", {"", "local", "owners"}},

@@ -253,7 +253,7 @@ static void wrong_reorders(void **state)
 static int switch_on(void **state)
 {
     (void)state;
-    is_there = cmn_convolution_use_bf16();
+    is_there = cmn_convolution_use_bf16(1);
     return 0;
 }
 #else

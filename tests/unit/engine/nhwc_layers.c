@@ -264,7 +264,7 @@ static double most_of(int normal, const char *net)
 static void train_all(int normal)
 {
     openblas_set_num_threads(1);
-    if (in_bf16 ? !cmn_convolution_use_bf16() : !cmn_convolution_kernels()[0]) {
+    if (in_bf16 ? !cmn_convolution_use_bf16(1) : !cmn_convolution_kernels()[0]) {
         skip();
     }
     cmn_convolution_use(1);
