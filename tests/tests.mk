@@ -16,8 +16,7 @@ endif
 TEST_OBJ    := $(addsuffix .o,$(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS) $(REAL_TESTS)) $(REAL_OBJ)
 
 ifeq ($(TREE),alexeyab)
-# They compare with gradients by Darknet, which that tree's col2im_cpu_ext() overwrites where it should add.
-UNIT_TESTS := $(filter-out $(B)/tests/unit/engine/convolutional_layers $(B)/tests/unit/engine/nhwc_layers,$(UNIT_TESTS))
+UNIT_TESTS := $(filter-out $(B)/tests/unit/engine/convolutional_layers,$(UNIT_TESTS))
 # unit/darknet/: decoders, numbers, gradients and rules of the other tree, which its patches have repaired.
 UNIT_TESTS := $(filter-out $(B)/tests/unit/darknet/%,$(UNIT_TESTS))
 endif

@@ -1,6 +1,7 @@
 #include "engine/channels.h"
 
-enum { SIDE = 16 };
+/* Threads share images of so many values: then waking them pays. */
+enum { SIDE = 16, SHARED = 1 << 17 };
 
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
     defined(__GNUC__) && !defined(__clang__)
@@ -204,7 +205,8 @@ void cmn_channels_pack(const struct cmn_channels *c, int bf16, void *to, const f
     int fast = cmn_channels_fast(bf16);
 
 #ifdef _OPENMP
-#pragma omp parallel for collapse(2)
+#pragma omp parallel for collapse(2) if (c->pixels * (size_t)c->channels * (size_t)c->images >= \
+                                         SHARED)
 #endif
     for (int i = 0; i < c->images; i++) {
         for (size_t p = 0; p < c->pixels; p += SIDE) {
@@ -222,7 +224,8 @@ void cmn_channels_unpack(const struct cmn_channels *c, int adds, float *to, cons
     int fast = cmn_channels_fast(0);
 
 #ifdef _OPENMP
-#pragma omp parallel for collapse(2)
+#pragma omp parallel for collapse(2) if (c->pixels * (size_t)c->channels * (size_t)c->images >= \
+                                         SHARED)
 #endif
     for (int i = 0; i < c->images; i++) {
         for (size_t p = 0; p < c->pixels; p += SIDE) {

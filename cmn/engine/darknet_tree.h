@@ -35,6 +35,9 @@ extern const struct cmn_tree {
     int numbers_revisions;
     /* 1: input and labels are in the network's memory, not in the trainer's. */
     int keeps_batch;
+    /* 1: a convolution overwrites the gradient of its input, on CPU and GPU, and so drops what layers
+     * behind it have added: AlexeyAB's networks are tuned with that. */
+    int convolution_overwrites;
 } cmn_tree;
 
 /* ---- the cfg ---- */
@@ -110,11 +113,12 @@ struct cmn_tree_layer cmn_tree_layer(const layer *l);
 
 /* How a layer looks at its input. */
 struct cmn_tree_view {
-    int convolves; /* a convolutional layer whose products are those of `convolution` */
+    int convolves; /* a convolutional or connected layer; its products are those of `convolution` */
     struct cmn_convolution convolution; /* of a maxpool layer only the strides */
     /* It does what the name of its type says, and nothing more, and has a gradient. */
     int usual;
     float alpha, beta; /* a shortcut's factors of the layer before it and of the other one */
+    int leaves_biases; /* its biases have no gradient on the CPU */
 };
 struct cmn_tree_view cmn_tree_view(const layer *l);
 
@@ -132,7 +136,7 @@ struct cmn_tree_pass {
 typedef int cmn_compute_layer(const layer *l, const struct cmn_tree_pass *p);
 
 /* Until cmn_tree_restore() these compute the training's passes of a layer, if it has one of the
- * types that they may know: convolutional, maxpool, upsample, shortcut, route and dropout. A process
+ * types that they may know: convolutional, connected, maxpool, upsample, shortcut, route and dropout. A process
  * has one pair of them. */
 void cmn_tree_replace(layer *l, cmn_compute_layer *forward, cmn_compute_layer *backward);
 void cmn_tree_restore(layer *l);

@@ -115,15 +115,25 @@ void cmn_net_resize_as_drawn(struct cmn_net *net, struct cmn_net_size size)
     }
 }
 
-int cmn_net_convolves(const struct cmn_net *net)
+static int has_layer(const struct cmn_net *net, LAYER_TYPE type)
 {
     const network *n = cmn_network(net);
     int found = 0;
 
     for (int i = 0; i < n->n; i++) {
-        found |= n->layers[i].type == CONVOLUTIONAL;
+        found |= n->layers[i].type == type;
     }
     return found;
+}
+
+int cmn_net_convolves(const struct cmn_net *net)
+{
+    return has_layer(net, CONVOLUTIONAL);
+}
+
+int cmn_net_connects(const struct cmn_net *net)
+{
+    return has_layer(net, CONNECTED);
 }
 
 int cmn_net_classifies(const struct cmn_net *net)

@@ -47,6 +47,9 @@ void cmn_net_resize_as_drawn(struct cmn_net *net, struct cmn_net_size size);
 /* Returns whether a layer is a convolution. */
 int cmn_net_convolves(const struct cmn_net *net);
 
+/* Returns whether it has connected layers. */
+int cmn_net_connects(const struct cmn_net *net);
+
 /* Returns whether labels and output have one value for each class, so that right answers can be
  * counted. */
 int cmn_net_classifies(const struct cmn_net *net);

@@ -19,6 +19,14 @@
 #else
 #define VECTORS __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static
 #endif
+/* What follows is a loop that the threads share, if it has so many values that waking them pays. */
+enum { SHARED = 1 << 17 };
+#ifdef _OPENMP
+#define PRAGMA(text) _Pragma(#text)
+#define SHARE(values) PRAGMA(omp parallel for if ((values) >= SHARED))
+#else
+#define SHARE(values)
+#endif
 #define INLINE __attribute__((always_inline)) static inline
 
 /* Sums are made of blocks of so many pixels, in the order of the blocks. A row of the loops has at
@@ -232,9 +240,7 @@ static void statistics(const struct cmn_pixels *p, const void *x_of, double *to)
     double *of = cmn_malloc(blocks * each, sizeof *of);
     const double **part = cmn_malloc(blocks, sizeof *part);
 
-#ifdef _OPENMP
-#pragma omp parallel for
-#endif
+    SHARE(p->pixels * (size_t)p->channels)
     for (size_t b = 0; b < blocks; b++) {
         block_statistics(block_pixels(p->pixels, b), p->channels,
                          x + b * BLOCK * (size_t)p->channels, of + b * each);
@@ -280,9 +286,7 @@ static void map(const struct cmn_pixels *p, const struct cmn_map *m, const void 
     const float *factor = repeat(vector(vectors, 0, p->channels), m->factor, p->channels);
     const float *term = repeat(vector(vectors, 1, p->channels), m->term, p->channels);
 
-#ifdef _OPENMP
-#pragma omp parallel for
-#endif
+    SHARE(p->pixels * (size_t)p->channels)
     for (size_t b = 0; b < blocks_of(p->pixels); b++) {
         struct rows r = rows_of(block_pixels(p->pixels, b), p->channels);
         size_t at = b * BLOCK * (size_t)p->channels, rest = at + r.rows * r.width;
@@ -343,9 +347,7 @@ static void sum_deltas(const struct cmn_pixels *p, const struct cmn_map *m, cons
     const float *term = repeat(vector(vectors, 1, p->channels), m->term, p->channels);
     const float *middle = repeat(vector(vectors, 2, p->channels), mean, p->channels);
 
-#ifdef _OPENMP
-#pragma omp parallel for
-#endif
+    SHARE(p->pixels * (size_t)p->channels)
     for (size_t b = 0; b < blocks; b++) {
         struct rows r = rows_of(block_pixels(p->pixels, b), p->channels);
         size_t at = b * BLOCK * (size_t)p->channels, rest = at + r.rows * r.width;
@@ -404,9 +406,7 @@ static void map_deltas(const struct cmn_pixels *p, const struct cmn_map *m, cons
         .slope = m->slope,
     };
 
-#ifdef _OPENMP
-#pragma omp parallel for
-#endif
+    SHARE(p->pixels * (size_t)p->channels)
     for (size_t b = 0; b < blocks_of(p->pixels); b++) {
         struct rows r = rows_of(block_pixels(p->pixels, b), p->channels);
         size_t at = b * BLOCK * (size_t)p->channels, rest = at + r.rows * r.width;
@@ -449,9 +449,7 @@ static void add(size_t n, float a, const void *x_of, float b, const void *y_of, 
     const value *x = x_of;
     const value *y = y_of;
     value *to = to_of;
-#ifdef _OPENMP
-#pragma omp parallel for
-#endif
+    SHARE(n)
     for (size_t i = 0; i < n; i += PART) {
         add_part(part_of(n, i), a, x + i, b, y + i, slope, to + i);
     }
@@ -461,9 +459,7 @@ static void activation_deltas(size_t n, const void *output_of, float slope, void
 {
     const value *output = output_of;
     value *delta = delta_of;
-#ifdef _OPENMP
-#pragma omp parallel for
-#endif
+    SHARE(n)
     for (size_t i = 0; i < n; i += PART) {
         slope_part(part_of(n, i), output + i, slope, delta + i);
     }
@@ -480,9 +476,7 @@ VECTORS void drop_part(size_t n, const float *restrict random, float probability
 static void drop(size_t n, const float *random, float probability, float scale, void *x_of)
 {
     value *x = x_of;
-#ifdef _OPENMP
-#pragma omp parallel for
-#endif
+    SHARE(n)
     for (size_t i = 0; i < n; i += PART) {
         drop_part(part_of(n, i), random + i, probability, scale, x + i);
     }
@@ -494,9 +488,7 @@ static void copy(size_t n, const void *x_of, int from, void *y_of, int to, int a
     value *y = y_of;
     size_t both = (size_t)(from < to ? from : to);
 
-#ifdef _OPENMP
-#pragma omp parallel for
-#endif
+    SHARE(n * both)
     for (size_t i = 0; i < n; i++) {
         const value *a = x + i * (size_t)from;
         value *b = y + i * (size_t)to;
@@ -606,6 +598,11 @@ static size_t row_at(const struct cmn_windows *w, int image, int row)
            (size_t)w->channels;
 }
 
+static size_t values_of(const struct cmn_windows *w)
+{
+    return (size_t)w->images * (size_t)w->height * (size_t)w->width * (size_t)w->channels;
+}
+
 static void max(const struct cmn_windows *w, const void *x_of, void *to_of, void *which_of)
 {
     const value *x = x_of;
@@ -613,9 +610,7 @@ static void max(const struct cmn_windows *w, const void *x_of, void *to_of, void
     place *which = which_of;
     size_t n = (size_t)w->channels, width = (size_t)w->out_width * n;
 
-#ifdef _OPENMP
-#pragma omp parallel for collapse(2)
-#endif
+    SHARE(values_of(w))
     for (int image = 0; image < w->images; image++) {
         for (int row = 0; row < w->out_height; row++) {
             size_t at = row_at(w, image, row);
@@ -638,11 +633,6 @@ static int windows_lie_apart(const struct cmn_windows *w)
     return w->size <= w->stride_y && w->size <= w->stride_x;
 }
 
-static size_t values_of(const struct cmn_windows *w)
-{
-    return (size_t)w->images * (size_t)w->height * (size_t)w->width * (size_t)w->channels;
-}
-
 static void max_deltas(const struct cmn_windows *w, const void *delta_of, const void *which_of,
                        int adds, void *to_of)
 {
@@ -655,9 +645,7 @@ static void max_deltas(const struct cmn_windows *w, const void *delta_of, const 
     if (!adds) {
         memset(to, 0, values_of(w) * sizeof *to);
     }
-#ifdef _OPENMP
-#pragma omp parallel for
-#endif
+    SHARE(values_of(w))
     for (int image = 0; image < w->images; image++) {
         for (int row = 0; row < w->out_height; row++) {
             for (int k = 0; k < w->size * w->size; k++) {
@@ -679,9 +667,7 @@ static void spread(const struct cmn_windows *w, float scale, const void *x_of, v
 {
     const value *x = x_of;
     value *to = to_of;
-#ifdef _OPENMP
-#pragma omp parallel for collapse(2)
-#endif
+    SHARE(values_of(w))
     for (int image = 0; image < w->images; image++) {
         for (int row = 0; row < w->out_height; row++) {
             for (int k = 0; k < w->size * w->size; k++) {
@@ -700,9 +686,7 @@ static void spread_deltas(const struct cmn_windows *w, float scale, const void *
     value *to = to_of;
     size_t n = (size_t)w->channels, width = (size_t)w->out_width * n;
 
-#ifdef _OPENMP
-#pragma omp parallel for collapse(2)
-#endif
+    SHARE(values_of(w))
     for (int image = 0; image < w->images; image++) {
         for (int row = 0; row < w->out_height; row++) {
             float *sum = cmn_alloc_floats(width);

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/fatal.h"
+#include "base/float16.h"
 #include "base/memory.h"
 #include "cmn.h"
 #include "engine/nhwc_images.h"
@@ -111,6 +112,18 @@ static int inputs_of(const network *net, int i, const int **from, int pair[2])
     }
 }
 
+/* A connected layer is a convolution of single pixels, whose channels are its inputs. */
+static int multiplies(const layer *l)
+{
+    return l->type == CONVOLUTIONAL || l->type == CONNECTED;
+}
+
+/* Returns whether an output has one pixel, so that NHWC is Darknet's order, too. */
+static int is_pixel(const layer *l)
+{
+    return l->out_h == 1 && l->out_w == 1;
+}
+
 static struct cmn_convolution_data kept_data(int input, int output)
 {
     return (struct cmn_convolution_data){.input_in_nhwc = input, .output_in_nhwc = output};
@@ -128,8 +141,10 @@ static int can_compute(const network *net, int i)
         return 0;
     }
     switch (l->type) {
+    case CONNECTED: /* in 32 bits OpenBLAS has no layout of its own */
     case CONVOLUTIONAL:
-        return slope_of(l) >= 0 && cmn_convolution_knows(&view.convolution, &all) &&
+        return slope_of(l) >= 0 && (l->type == CONVOLUTIONAL || plan.in_bf16) &&
+               cmn_convolution_knows(&view.convolution, &all) &&
                cmn_convolution_knows(&view.convolution, &in);
     case SHORTCUT:
         return slope_of(l) >= 0 && other->outputs == l->outputs && other->out_c == l->out_c;
@@ -147,20 +162,25 @@ static int can_compute(const network *net, int i)
 
 /* Makes the outputs plain that cannot be kept; returns whether it changed anything. An output is
  * kept if all layers that read it can read such images. A convolution can read and write either
- * kind, another layer only what it can keep itself. */
+ * kind, a connected layer too if its input has one pixel, another layer only what it can keep
+ * itself. */
 static int make_plain(const network *net)
 {
     int changed = 0, pair[2], n;
     const int *from;
 
     for (int i = 0; i < net->n; i++) {
+        const layer *l = &net->layers[i];
         struct place *at = &plan.place[i];
-        int reads_both = at->computed && net->layers[i].type == CONVOLUTIONAL;
         n = inputs_of(net, i, &from, pair);
         for (int k = 0; k < n; k++) {
             struct place *input = &plan.place[from[k]];
-            if (!reads_both && at->kept != input->kept) {
-                changed |= at->kept || input->kept;
+            int flat = l->type == CONNECTED && !is_pixel(&net->layers[from[k]]);
+            if (at->computed && multiplies(l)) {
+                changed |= flat && input->kept;
+                input->kept &= !flat;
+            } else if (at->kept != input->kept) {
+                changed = 1;
                 at->kept = input->kept = 0;
             }
         }
@@ -190,7 +210,7 @@ static void make_plan(void)
     while (make_plain(net)) {
     }
     for (int i = 0; i < net->n; i++) {
-        plan.place[i].computed &= plan.place[i].kept || net->layers[i].type == CONVOLUTIONAL;
+        plan.place[i].computed &= plan.place[i].kept || multiplies(&net->layers[i]);
     }
 }
 
@@ -242,7 +262,7 @@ static int adds_to(int i)
     return adds;
 }
 
-/* ---- convolution, with batch normalisation and activation ---- */
+/* ---- convolution or connected layer, with batch normalisation and activation ---- */
 
 /* A vector of numbers for each filter. */
 struct filters {
@@ -318,6 +338,11 @@ static void write_plain(const layer *l, const struct cmn_map *map, const void *x
     struct cmn_channels channels = channels_of(l, 1);
     float *floats = take(&image_room, (size_t)l->outputs * sizeof *floats);
 
+    if (is_pixel(l)) {
+        image.pixels = (size_t)l->batch;
+        plan.images->map(&image, map, x, NULL, l->output);
+        return;
+    }
     for (int i = 0; i < l->batch; i++) {
         size_t at = (size_t)i * (size_t)l->outputs;
         plan.images->map(&image, map, value_of(x, at), NULL, floats);
@@ -363,6 +388,7 @@ static void backward_map(const layer *l, const void *x, void *delta)
     struct filters f = open_filters(l);
     struct cmn_map map = map_of(l, &f, 1);
     float count = (float)pixels.pixels;
+    int leaves_biases = cmn_tree_view(l).leaves_biases;
 
     if (!l->batch_normalize) {
         plan.images->sum_deltas(&pixels, &map, f.by_x, x, delta, f.sums);
@@ -371,7 +397,7 @@ static void backward_map(const layer *l, const void *x, void *delta)
     }
     for (int k = 0; k < l->out_c; k++) {
         double sum = f.sums[k], product = f.sums[l->out_c + k];
-        l->bias_updates[k] += (float)sum;
+        l->bias_updates[k] += leaves_biases ? 0 : (float)sum;
         f.by_delta[k] = 1;
         if (l->batch_normalize) {
             double variance = (double)(l->variance[k] + .00001F), scale = (double)l->scales[k];
@@ -410,7 +436,11 @@ static void *delta_of_x(const layer *l, const struct cmn_tree_pass *p)
         delta = delta_of(p, p->index);
     } else {
         delta = take(&delta_room, values_of(l) * plan.images->bytes);
-        cmn_channels_pack(&channels, plan.in_bf16, delta, l->delta);
+        if (is_pixel(l) && plan.in_bf16) {
+            cmn_float16_encode(CMN_BF16, delta, l->delta, values_of(l));
+        } else {
+            cmn_channels_pack(&channels, plan.in_bf16, delta, l->delta);
+        }
     }
     if (kept || l->batch_normalize) {
         backward_map(l, x, delta);
@@ -427,14 +457,19 @@ static void backward_convolution(const layer *l, const struct cmn_tree_pass *p)
                                         .output_in_nhwc = 1};
     size_t values = (size_t)l->inputs * (size_t)l->batch;
     void *delta = p->delta;
+    int overwrites;
 
     multiply(l, CMN_WEIGHTS, &data);
     if (!p->delta) {
         return;
     }
+    overwrites = l->type == CONVOLUTIONAL && cmn_tree.convolution_overwrites;
     data.weights = l->weights;
     data.input = p->delta;
-    if (data.input_in_nhwc && adds_to(p->index - 1)) {
+    if (!data.input_in_nhwc && overwrites) {
+        memset(p->delta, 0, values * sizeof *p->delta);
+    }
+    if (data.input_in_nhwc && adds_to(p->index - 1) && !overwrites) {
         data.input = take(&sum_room, values * plan.images->bytes);
         multiply(l, CMN_INPUT, &data);
         plan.images->add(values, 1, delta, 1, data.input, 1, delta);
@@ -537,6 +572,7 @@ static int forward(const layer *l, const struct cmn_tree_pass *p)
     }
     plan.place[p->index].has_delta = 0;
     switch (l->type) {
+    case CONNECTED:
     case CONVOLUTIONAL:
         forward_convolution(l, p);
         break;
@@ -572,6 +608,7 @@ static int backward(const layer *l, const struct cmn_tree_pass *p)
         return 0;
     }
     switch (l->type) {
+    case CONNECTED:
     case CONVOLUTIONAL:
         backward_convolution(l, p);
         break;
@@ -632,8 +669,9 @@ double cmn_nhwc_layers_measure(struct cmn_net *handle)
 
     for (int i = 0; i < net->n; i++) {
         const layer *l = &net->layers[i];
-        if (l->type == CONVOLUTIONAL && cmn_tree_view(l).convolves) {
-            float *gradient = cmn_alloc_floats((size_t)l->nweights);
+        if (multiplies(l) && cmn_tree_view(l).convolves) {
+            struct cmn_convolution c = cmn_tree_view(l).convolution;
+            float *gradient = cmn_alloc_floats((size_t)(c.filters * c.channels * c.size * c.size));
             time_of(l, gradient); /* oneDNN compiles it */
             for (int k = 0; k < 2; k++) {
                 sum[k] += time_of(l, gradient);
@@ -655,6 +693,7 @@ void cmn_nhwc_layers_open(struct cmn_net *handle, int in_bf16,
     plan.net = handle;
     plan.trainer = *trainer;
     plan.in_bf16 = in_bf16;
+    cmn_convolution_use_bf16(in_bf16);
     plan.images = in_bf16 ? &cmn_nhwc_bf16 : &cmn_nhwc_floats;
     plan.less = (float)cmn_net_traits(handle).variance_less;
     plan.place = cmn_calloc((size_t)net->n, sizeof *plan.place);
@@ -678,4 +717,17 @@ void cmn_nhwc_layers_close(void)
 int cmn_nhwc_layers_overwrite(const struct cmn_net *net, int i)
 {
     return net == plan.net && plan.place[i].kept;
+}
+
+float *cmn_nhwc_layers_decode(const struct cmn_net *net, int i)
+{
+    const layer *l = &cmn_network(net)->layers[i];
+    float *floats;
+
+    if (net != plan.net || !plan.place[i].kept || !plan.in_bf16) {
+        return NULL;
+    }
+    floats = cmn_alloc_floats(values_of(l));
+    cmn_float16_decode(CMN_BF16, floats, (const uint16_t *)l->output, values_of(l));
+    return floats;
 }

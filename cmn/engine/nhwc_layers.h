@@ -21,9 +21,13 @@ struct cmn_nhwc_trainer {
 };
 
 /* From now on the training's passes of `net` are computed so, as far as oneDNN is used for them
- * (engine/convolution.h); evaluations stay Darknet's. Images are bf16 if `in_bf16` is set, and
- * cmn_convolution_use_bf16() has returned 1. `net` is valid until the close. */
+ * (engine/convolution.h); evaluations stay Darknet's. Images are bf16 if `in_bf16` is set; then
+ * cmn_convolution_use_bf16(1) has said that there is bf16. `net` is valid until the close. */
 void cmn_nhwc_layers_open(struct cmn_net *net, int in_bf16, const struct cmn_nhwc_trainer *trainer);
+
+/* Returns a copy of layer i's output as floats in NHWC if it is in bf16, else NULL. The caller frees
+ * it. */
+float *cmn_nhwc_layers_decode(const struct cmn_net *net, int i);
 
 /* Returns how many seconds the products of all convolutions of a micro-batch take, forward and
  * backward, in the precision that cmn_convolution_use_bf16() has set: the shorter of two times. Their

@@ -2,12 +2,14 @@
 
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/simd.h"
 #include "engine/darknet_net.h"
 #include "engine/darknet_tree.h"
 #include "engine/net.h"
+#include "engine/nhwc_layers.h"
 
 enum {
     WHOLE = 4096, /* matrices of at most this many floats are scanned whole */
@@ -174,10 +176,12 @@ void cmn_nonfinite_origin(const struct cmn_gradients *g, const struct cmn_net *h
     }
     for (int i = 0; i < net->n && !text[0]; i++) {
         const layer *l = &net->layers[i];
-        if (in_images(l->output, (size_t)l->outputs, (size_t)l->batch, image)) {
+        float *copy = cmn_nhwc_layers_decode(handle, i);
+        if (in_images(copy ? copy : l->output, (size_t)l->outputs, (size_t)l->batch, image)) {
             snprintf(text, bytes, ", first seen in the output of layer %d (%s)", i,
                      cmn_net_layer_name(handle, i));
         }
+        free(copy);
     }
     used = strlen(text);
     if (*image >= 0) {

@@ -13,7 +13,10 @@
 #include "base/memory.h"
 
 const struct cmn_tree cmn_tree = {
-    .whose = "AlexeyAB's", .has_more = 1, .numbers_revisions = 1, /* it writes 5 */
+    .whose = "AlexeyAB's",
+    .has_more = 1,
+    .numbers_revisions = 1, /* it writes 5 */
+    .convolution_overwrites = 1,
 };
 
 /* ---- the cfg ---- */
@@ -414,6 +417,13 @@ struct cmn_tree_view cmn_tree_view(const layer *l)
 {
     int convolves = !l->binary && !l->xnor && has_usual_windows(l);
 
+    if (l->type == CONNECTED) {
+        return (struct cmn_tree_view){
+            .convolves = 1,
+            .convolution = {l->batch, 1, l->inputs, 1, 1, l->outputs, 1, 1, 1, 1, 1, 1, 0},
+            .usual = l->delta && l->train,
+        };
+    }
     return (struct cmn_tree_view){
         .convolves = convolves,
         .convolution = {l->batch, l->groups, l->c, l->h, l->w, l->n, l->out_h, l->out_w, l->size,
@@ -424,6 +434,7 @@ struct cmn_tree_view cmn_tree_view(const layer *l)
                  (l->type != SHORTCUT || (l->n == 1 && l->nweights == 0)),
         .alpha = 1,
         .beta = 1,
+        .leaves_biases = l->type == CONVOLUTIONAL && l->batch_normalize,
     };
 }
 
@@ -462,7 +473,7 @@ void cmn_tree_replace(layer *l, cmn_compute_layer *forwards, cmn_compute_layer *
     LAYER_TYPE type = l->type;
 
     if ((type == CONVOLUTIONAL || type == MAXPOOL || type == UPSAMPLE || type == SHORTCUT ||
-         type == ROUTE || type == DROPOUT) &&
+         type == ROUTE || type == DROPOUT || type == CONNECTED) &&
         l->forward != forward) {
         computes.own_forward[type] = l->forward;
         computes.own_backward[type] = l->backward;

@@ -147,6 +147,13 @@ struct cmn_tree_layer cmn_tree_layer(const layer *l)
 
 struct cmn_tree_view cmn_tree_view(const layer *l)
 {
+    if (l->type == CONNECTED) {
+        return (struct cmn_tree_view){
+            .convolves = 1,
+            .convolution = {l->batch, 1, l->inputs, 1, 1, l->outputs, 1, 1, 1, 1, 1, 1, 0},
+            .usual = l->delta != NULL,
+        };
+    }
     return (struct cmn_tree_view){
         .convolves = l->type == CONVOLUTIONAL && !l->binary && !l->xnor,
         .convolution = {l->batch, l->groups, l->c, l->h, l->w, l->n, l->out_h, l->out_w, l->size,
@@ -192,7 +199,7 @@ void cmn_tree_replace(layer *l, cmn_compute_layer *forwards, cmn_compute_layer *
     LAYER_TYPE type = l->type;
 
     if ((type == CONVOLUTIONAL || type == MAXPOOL || type == UPSAMPLE || type == SHORTCUT ||
-         type == ROUTE || type == DROPOUT) &&
+         type == ROUTE || type == DROPOUT || type == CONNECTED) &&
         l->forward != forward) {
         computes.own_forward[type] = l->forward;
         computes.own_backward[type] = l->backward;

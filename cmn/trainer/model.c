@@ -46,8 +46,10 @@ static void check_precision(const struct cmn_session *s, const struct cmn_net *n
 {
     const struct cmn_options *o = &s->options;
 
-    if (o->mixed == CMN_MIXED_BF16 && !cmn_net_convolves(net)) {
-        cmn_fatal("cmn_mixed=bf16: the network has no convolution: remove the key");
+    if (o->mixed == CMN_MIXED_BF16 && !cmn_net_convolves(net) &&
+        (s->topology.device >= 0 || !cmn_net_connects(net))) {
+        cmn_fatal("cmn_mixed=bf16: the network has no convolution%s: remove the key",
+                  s->topology.device >= 0 ? "" : " and no connected layer");
     }
     if (o->mixed == CMN_MIXED_BF16 && s->topology.device >= 0 && !cmn_gpu_convolution_built()) {
         cmn_fatal("cmn_mixed=bf16: cuDNN computes it on GPUs, and the program was built without "

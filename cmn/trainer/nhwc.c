@@ -42,7 +42,6 @@ static int measure(const struct cmn_session *s, struct cmn_net *net)
     seconds[0] = cmn_nhwc_layers_measure(net);
     MPI_CALL(MPI_Allreduce(seconds, sum, 2, MPI_DOUBLE, MPI_SUM, s->topology.world));
     all = sum[1] < 0.9 * sum[0];
-    cmn_convolution_use_bf16(all);
     cmn_say("cmn_mixed=auto: %s: a micro-batch's convolutions take %.3g ms in bf16, and %.3g ms in "
             "32 bits",
             all ? "bf16" : "32 bits", sum[1] / s->topology.size * 1e3,

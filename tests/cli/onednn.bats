@@ -111,13 +111,27 @@ bf16_or_skip() {
     cmp auto.weights "out/net$FINAL.weights"
 }
 
-@test "cmn_mixed=bf16 is refused where the processor lacks it, and without convolutions" {
+@test "cmn_mixed=bf16: connected layers, too" {
+    bf16_or_skip
+    mlp_cfg batch=24 subdivisions=4 cmn_batch=global >mlp.cfg
+    train_on 1 mlp.cfg
+    mv "out/mlp$FINAL.weights" floats.weights
+    for n in 1 2; do
+        train_on $n mlp.cfg -cmn_mixed bf16 -cmn_exact on
+        mv "out/mlp$FINAL.weights" $n.weights
+    done
+    cmp 1.weights 2.weights
+    assert_close floats.weights 1.weights 2e-2
+    assert_far floats.weights 1.weights 1e-5
+}
+
+@test "cmn_mixed=bf16 is refused where the processor lacks it, and without such layers" {
     ((has)) || skip 'built without oneDNN'
     net_cfg >net.cfg
     ONEDNN_MAX_CPU_ISA=AVX2 fails_clearly_on 2 'cmn_mixed=bf16: this processor multiplies no numbers of bf16' \
         classifier train small.data net.cfg -cmn -cmn_mixed bf16
-    mlp_cfg >mlp.cfg
+    { net_section batch=4; printf '%s\n' '[avgpool]' '[softmax]'; } >pool.cfg
     bf16_or_skip
-    fails_clearly_on 2 'cmn_mixed=bf16: the network has no convolution: remove the key' \
-        classifier train small.data mlp.cfg -cmn -cmn_mixed bf16
+    fails_clearly_on 2 'cmn_mixed=bf16: the network has no convolution and no connected layer: remove the key' \
+        classifier train small.data pool.cfg -cmn -cmn_mixed bf16
 }

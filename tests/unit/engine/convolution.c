@@ -260,11 +260,27 @@ static int switch_on(void **state)
 #define switch_on NULL
 #endif
 
+/* oversteps() */
+static void none_that_writes_elsewhere(void **state)
+{
+    struct cmn_convolution s = {1, 1, 4, 38, 38, 14, 19, 19, 1, 2, 2, 1, 0};
+    const struct cmn_convolution_data nhwc = {.input_in_nhwc = 1, .output_in_nhwc = 1}, plain = {0};
+
+    (void)state;
+    if (!is_there) {
+        skip();
+    }
+    assert_int_equal(cmn_convolution_knows(&s, &plain), 1);
+    assert_int_equal(cmn_convolution_knows(&s, &nhwc), in_bf16);
+    s.channels = 16;
+    assert_int_equal(cmn_convolution_knows(&s, &nhwc), 1);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_shape_by_its_definition),
-                                       cmocka_unit_test(held_weights),
-                                       cmocka_unit_test(wrong_reorders)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_shape_by_its_definition), cmocka_unit_test(held_weights),
+        cmocka_unit_test(wrong_reorders), cmocka_unit_test(none_that_writes_elsewhere)};
 
     cmn_convolution_use(1);
     return cmocka_run_group_tests(tests, switch_on, NULL);
