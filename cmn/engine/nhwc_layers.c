@@ -129,6 +129,18 @@ static struct cmn_convolution_data kept_data(int input, int output)
     return (struct cmn_convolution_data){.input_in_nhwc = input, .output_in_nhwc = output};
 }
 
+static int joins_equal_sizes(const network *net, const layer *route)
+{
+    int equal = 1, channels = 0;
+
+    for (int i = 0; i < route->n; i++) {
+        const layer *l = &net->layers[route->input_layers[i]];
+        equal = equal && l->out_h == route->out_h && l->out_w == route->out_w;
+        channels += l->out_c;
+    }
+    return equal && channels == route->out_c;
+}
+
 /* Returns whether this file can compute a layer if its images are kept where it needs that. */
 static int can_compute(const network *net, int i)
 {
@@ -151,8 +163,9 @@ static int can_compute(const network *net, int i)
     case UPSAMPLE:
         return !l->reverse;
     case MAXPOOL:
-    case ROUTE:
         return 1;
+    case ROUTE:
+        return joins_equal_sizes(net, l);
     case DROPOUT:
         return i > 0;
     default:
@@ -211,6 +224,16 @@ static void make_plan(void)
     }
     for (int i = 0; i < net->n; i++) {
         plan.place[i].computed &= plan.place[i].kept || multiplies(&net->layers[i]);
+    }
+}
+
+/* Makes the plan anew if a resize, or another number of images, came between two passes. */
+static void follow_sizes(void)
+{
+    const layer *first = cmn_network(plan.net)->layers;
+
+    if (plan.width != first->w || plan.height != first->h || plan.batch != first->batch) {
+        make_plan();
     }
 }
 
@@ -557,16 +580,12 @@ static void draw(const layer *l)
 
 static int forward(const layer *l, const struct cmn_tree_pass *p)
 {
-    const network *net = cmn_network(plan.net);
     const void *input = p->input;
     void *output = l->output;
     struct cmn_tree_view view = cmn_tree_view(l);
     struct cmn_windows w;
 
-    if (plan.width != net->layers->w || plan.height != net->layers->h ||
-        plan.batch != net->layers->batch) {
-        make_plan(); /* this is the first layer: sizes do not change within a pass */
-    }
+    follow_sizes();
     if (!plan.place[p->index].computed) {
         return 0;
     }
@@ -716,7 +735,11 @@ void cmn_nhwc_layers_close(void)
 
 int cmn_nhwc_layers_overwrite(const struct cmn_net *net, int i)
 {
-    return net == plan.net && plan.place[i].kept;
+    if (net != plan.net) {
+        return 0;
+    }
+    follow_sizes();
+    return plan.place[i].kept;
 }
 
 float *cmn_nhwc_layers_decode(const struct cmn_net *net, int i)
