@@ -3,13 +3,35 @@
 # images/s on 1 to as many ranks as there are cores, and of one process with a thread for each core; and, for the perceptron, of its
 # products alone. A step has the same number of images in all, whoever divides them. A peer that is not installed is left out, and said.
 # Medians of RUNS runs. Asserts nothing.
-# Usage: make bench-peers [RUNS=5] [NETS='mlp cifar yolo'] [CHART=file.svg]
+# With LINK the two ranks are on two nodes, namespaces of this machine (tests/hosts/cluster.bash), and so fast is the link between them;
+# then what sends less is compared, too.
+# Usage: make bench-peers [RUNS=5] [NETS='mlp cifar yolo'] [CHART=file.svg] [LINK=1gbit]
 # Debian's python3-torch is PyTorch; CHAINER=dir names a tree of Chainer 7 (it needs python3-numpy, -mpi4py, -filelock, -six).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 RUNS=${RUNS:-5} NETS=${NETS:-mlp cifar yolo} CORES=$(nproc) PYTHON=${PYTHON:-/usr/bin/python3}
 . bench/common.bash
+
+LINK=${LINK:-}
+if [[ -n $LINK ]]; then
+    # shellcheck source=tests/hosts/cluster.bash
+    . tests/hosts/cluster.bash
+    cluster_up 2 || { echo "bench-peers: $cluster_why" >&2; exit 1; }
+    trap 'cluster_down; rm -rf "$work"' EXIT
+    cluster_throttle "$LINK"
+    cluster_job 1+1
+    export MASTER_ADDR=10.77.0.1 GLOO_SOCKET_IFNAME=eth0
+    { # mpiexec -n 2 of what common.bash calls
+        echo '#!/bin/sh'
+        printf 'shift 2; exec'
+        printf ' %q' "${job[@]}" -x MASTER_ADDR -x GLOO_SOCKET_IFNAME -x OPENBLAS_NUM_THREADS -x OMP_NUM_THREADS
+        # shellcheck disable=SC2016  # the script's own
+        echo ' "$@"'
+    } >"$work/mpiexec"
+    chmod +x "$work/mpiexec"
+    MPIEXEC=$work/mpiexec
+fi
 
 # Images a step, steps, steps of the warm-up.
 declare -A images=([mlp]=200 [cifar]=16 [yolo]=8) counted=([mlp]=200 [cifar]=5 [yolo]=10) before=([mlp]=40 [cifar]=2 [yolo]=2)
@@ -43,6 +65,8 @@ ours() {
 }
 
 ours_bf16() { ours "$@" -cmn_mixed bf16; }
+ours_fp16() { ours "$@" -cmn_compress fp16; }
+ours_powersgd() { ours "$@" -cmn_compress powersgd; }
 
 peer() {
     # shellcheck disable=SC2086
@@ -52,6 +76,8 @@ peer() {
 ddp() { peer ddp "$@"; }
 ddp_best() { peer ddp "$@" best; }
 ddp_bf16() { peer ddp "$@" bf16; }
+ddp_fp16() { peer ddp "$@" best fp16; }
+ddp_powersgd() { peer ddp "$@" best powersgd; }
 chainermn() { peer chainermn "$@"; }
 
 # The products of the perceptron alone: what no program can exceed that calls OpenBLAS for them.
@@ -60,12 +86,15 @@ bound() {
     OPENBLAS_NUM_THREADS=$3 $MPIEXEC -n "$2" "$BUILD/products" $((images[$1] / $2)) "${counted[$1]}" 784 1000 1000 10
 }
 
-declare -A name=([ours]=darknet-cmn [ours_bf16]='darknet-cmn, bf16' [bound]='its products alone' [ddp]='PyTorch DDP' [chainermn]=ChainerMN)
+declare -A name=([ours]=darknet-cmn [ours_bf16]='darknet-cmn, bf16' [ours_fp16]='darknet-cmn, sends fp16' [ours_powersgd]='darknet-cmn, PowerSGD'
+    [bound]='its products alone' [ddp]='PyTorch DDP' [chainermn]=ChainerMN)
 peers=()
 if "$PYTHON" -c 'import torch.distributed' 2>/dev/null; then
     peers+=(ddp ddp_best ddp_bf16)
+    [[ -z $LINK ]] || peers=(ddp_best ddp_fp16 ddp_powersgd ddp_bf16)
     name[ddp]="PyTorch $("$PYTHON" -c 'import torch; print(torch.__version__)') DDP"
     name[ddp_best]="${name[ddp]}, its best" name[ddp_bf16]="${name[ddp]}, bf16"
+    name[ddp_fp16]="${name[ddp]}, sends fp16" name[ddp_powersgd]="${name[ddp]}, PowerSGD"
 else
     echo 'PyTorch is left out: install python3-torch'
 fi
@@ -75,28 +104,37 @@ else
     echo "ChainerMN is left out: CHAINER=dir names no tree that works ($(tail -n 1 "$work/errors"))"
 fi
 
+ranks=2
+[[ -n $LINK ]] || ranks=$(for ((n = 1; n <= CORES; n *= 2)); do echo "$n"; done)
+
 machine
 for net in $NETS; do
     cfg_of "$net"
     programs=(ours)
-    if [[ $net == mlp ]]; then programs+=(bound); elif grep -qE 'avx512_bf16|amx_bf16' /proc/cpuinfo; then programs+=(ours_bf16); fi
+    if [[ -n $LINK ]]; then
+        programs+=(ours_fp16 ours_powersgd)
+    elif [[ $net == mlp ]]; then
+        programs+=(bound)
+    fi
+    ! grep -qE 'avx512_bf16|amx_bf16' /proc/cpuinfo || programs+=(ours_bf16)
     programs+=("${peers[@]}")
     for ((r = 1; r <= RUNS; r++)); do
         echo "$net: run $r of $RUNS" >&2
         for program in "${programs[@]}"; do
-            for ((n = 1; n <= CORES; n *= 2)); do
+            for n in $ranks; do
                 "$program" "$net" "$n" 1 >>"$work/$net.$program.$n.1"
             done
-            "$program" "$net" 1 "$CORES" >>"$work/$net.$program.1.$CORES"
+            [[ -n $LINK ]] || "$program" "$net" 1 "$CORES" >>"$work/$net.$program.1.$CORES"
         done
     done
     echo
     echo "${title[$net]}: images/s, medians of $RUNS runs; of darknet-cmn's with as many"
     for program in "${programs[@]}"; do
-        for ((n = 1; n <= CORES; n *= 2)); do
+        for n in $ranks; do
             printf '%-32s %2d ranks, 1 thread   %9.1f %6.2f\n' "${name[$program]}" "$n" "$(median <"$work/$net.$program.$n.1")" \
                 "$(paste "$work/$net.$program.$n.1" "$work/$net.ours.$n.1" | awk '{ print $1 / $2 }' | median)"
         done
+        [[ -z $LINK ]] || continue
         printf '%-32s  1 process, %d threads %8.1f %6.2f\n' "${name[$program]}" "$CORES" "$(median <"$work/$net.$program.1.$CORES")" \
             "$(paste "$work/$net.$program.1.$CORES" "$work/$net.ours.$CORES.1" | awk '{ print $1 / $2 }' | median)"
     done

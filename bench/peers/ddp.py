@@ -1,9 +1,10 @@
 """Speed of PyTorch DistributedDataParallel on the nets of bench/peers.sh.
 
-mpiexec -n RANKS python3 ddp.py NET BATCH STEPS WARM [best] [bf16]: BATCH images a rank and step. Rank 0 prints images/s.
+mpiexec -n RANKS python3 ddp.py NET BATCH STEPS WARM [best] [bf16] [fp16|powersgd]: BATCH images a rank and step. Rank 0 prints images/s.
 Images are random numbers in memory, so nothing is loaded or decoded. Without a word behind it as PyTorch's tutorial has it;
 best: images and weights with channels last, an optimizer over all tensors at once, gradients that are views of DDP's buckets,
-and a graph that is declared not to change; bf16: that, and autocast to bf16.
+and a graph that is declared not to change; bf16: that, and autocast to bf16; fp16, powersgd: that, and DDP's hook of this name
+(PowerSGD of rank 4, as cmn_compress=powersgd) for gradients on their way.
 """
 import contextlib
 import os
@@ -13,6 +14,7 @@ import time
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
 name, (batch, steps, warm) = sys.argv[1], map(int, sys.argv[2:5])
 words = sys.argv[5:]
@@ -73,6 +75,11 @@ if best and len(shape) == 3:
     images = [i.contiguous(memory_format=torch.channels_last) for i in images]
 if size > 1:
     net = nn.parallel.DistributedDataParallel(net, gradient_as_bucket_view=best, static_graph=best)
+    if "fp16" in words:
+        net.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    if "powersgd" in words:
+        net.register_comm_hook(powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=2),
+                               powerSGD_hook.powerSGD_hook)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.001, momentum=0.9, weight_decay=0.0001, **({"foreach": True} if best else {}))
 
 for step in range(warm + steps):

@@ -363,8 +363,8 @@ static void open_layouts(const struct key *key, int any, const dnnl_data_type_t 
 }
 
 /* Returns whether oneDNN writes where it must not: 2.6.3 does where threads share the gradient of
- * the weights of such a convolution (jit_1x1:avx512_core; an access behind a guarded page showed it,
- * with fewer than 16 channels and any number of images). */
+ * the weights of such a convolution (jit_1x1 and jit_bf16_1x1; an access behind a guarded page showed
+ * it, with fewer than 16 channels and any number of images). */
 static int oversteps(const struct key *k)
 {
     const struct cmn_convolution *s = &k->shape;
