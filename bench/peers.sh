@@ -91,7 +91,11 @@ declare -A name=([ours]=darknet-cmn [ours_bf16]='darknet-cmn, bf16' [ours_fp16]=
 peers=()
 if "$PYTHON" -c 'import torch.distributed' 2>/dev/null; then
     peers+=(ddp ddp_best ddp_bf16)
-    [[ -z $LINK ]] || peers=(ddp_best ddp_fp16 ddp_powersgd ddp_bf16)
+    if [[ -n $LINK ]]; then
+        peers=(ddp_best ddp_fp16 ddp_bf16)
+        # The hook of PyTorch 1 needs a GPU.
+        "$PYTHON" -c 'import sys, torch; sys.exit(torch.__version__ < "2")' && peers+=(ddp_powersgd)
+    fi
     name[ddp]="PyTorch $("$PYTHON" -c 'import torch; print(torch.__version__)') DDP"
     name[ddp_best]="${name[ddp]}, its best" name[ddp_bf16]="${name[ddp]}, bf16"
     name[ddp_fp16]="${name[ddp]}, sends fp16" name[ddp_powersgd]="${name[ddp]}, PowerSGD"

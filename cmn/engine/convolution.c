@@ -369,7 +369,7 @@ static int oversteps(const struct key *k)
 {
     const struct cmn_convolution *s = &k->shape;
 
-    return (k->nhwc[INPUT] || k->nhwc[OUTPUT]) && !k->in_bf16 && s->size == 1 && s->channels < 16 &&
+    return (k->nhwc[INPUT] || k->nhwc[OUTPUT]) && s->size == 1 && s->channels < 16 &&
            (s->stride_x > 1 || s->stride_y > 1);
 }
 
