@@ -156,6 +156,7 @@ struct key {
     int result;
     int in_bf16;       /* its factors are rounded to bf16 */
     int nhwc[TENSORS]; /* the operand is an image in NHWC, of bf16 if in_bf16 is set */
+    int one_order;     /* NHWC is also the caller's order of the others */
 };
 
 struct convolution {
@@ -330,9 +331,9 @@ static const int argument[TENSORS][TENSORS] = {
 /* oneDNN has fast kernels where both images have the same layout. */
 static dnnl_format_tag_t image_tag(const struct key *k, int any, int i)
 {
-    return k->nhwc[i] || (any && (k->nhwc[INPUT] || k->nhwc[OUTPUT])) ? dnnl_nhwc
-           : any                                                      ? dnnl_format_tag_any
-                                                                      : dnnl_nchw;
+    return k->nhwc[i] || k->one_order || (any && (k->nhwc[INPUT] || k->nhwc[OUTPUT])) ? dnnl_nhwc
+           : any ? dnnl_format_tag_any
+                 : dnnl_nchw;
 }
 
 /* Describes the three tensors in the caller's layouts or, if `any` is set, in layouts that oneDNN
@@ -414,7 +415,7 @@ static void open_convolution(struct convolution *c)
                 d ? d : forward, dnnl_query_exec_arg_md, argument[c->key.result][i]);
             open_operand(o, &plain[i], blocked, i == key->result,
                          i == key->result && i != OUTPUT && !key->nhwc[i]);
-            if (o->reorder && i != WEIGHTS) {
+            if (o->reorder && i != WEIGHTS && !key->one_order) {
                 find_channels(o, s, i, type[i] == dnnl_bf16);
             }
             well = well && (i != WEIGHTS || !o->reorder ||
@@ -479,7 +480,8 @@ static struct convolution *look_up(const struct cmn_convolution *shape, int resu
     struct key key = {.shape = *shape,
                       .result = result,
                       .in_bf16 = in_bf16,
-                      .nhwc = {[INPUT] = data->input_in_nhwc, [OUTPUT] = data->output_in_nhwc}};
+                      .nhwc = {[INPUT] = data->input_in_nhwc, [OUTPUT] = data->output_in_nhwc},
+                      .one_order = data->is_one_order};
     struct convolution *c;
 
     if (!engine) {

@@ -13,6 +13,9 @@ struct cmn_convolution_data {
     float *weights;
     void *output;
     int input_in_nhwc, output_in_nhwc;
+    /* Floats have the order NHWC, too: the images are a connected layer's, all in one, whose pixels
+     * are the rows of Darknet's matrices. */
+    int is_one_order;
 };
 
 /* Local, thread-safe. Computes one of the three products (enum cmn_convolution_result). The output

@@ -112,7 +112,8 @@ static int inputs_of(const network *net, int i, const int **from, int pair[2])
     }
 }
 
-/* A connected layer is a convolution of single pixels, whose channels are its inputs. */
+/* A connected layer is a convolution of one image, which has a pixel for each of the batch's, and
+ * whose channels are the layer's inputs. */
 static int multiplies(const layer *l)
 {
     return l->type == CONVOLUTIONAL || l->type == CONNECTED;
@@ -124,9 +125,10 @@ static int is_pixel(const layer *l)
     return l->out_h == 1 && l->out_w == 1;
 }
 
-static struct cmn_convolution_data kept_data(int input, int output)
+static struct cmn_convolution_data kept_data(const layer *l, int input, int output)
 {
-    return (struct cmn_convolution_data){.input_in_nhwc = input, .output_in_nhwc = output};
+    return (struct cmn_convolution_data){
+        .input_in_nhwc = input, .output_in_nhwc = output, .is_one_order = l->type == CONNECTED};
 }
 
 static int joins_equal_sizes(const network *net, const layer *route)
@@ -147,7 +149,7 @@ static int can_compute(const network *net, int i)
     const layer *l = &net->layers[i];
     struct cmn_tree_view view = cmn_tree_view(l);
     const layer *other = l->type == SHORTCUT ? &net->layers[l->index] : l;
-    struct cmn_convolution_data all = kept_data(1, 1), in = kept_data(1, 0);
+    struct cmn_convolution_data all = kept_data(l, 1, 1), in = kept_data(l, 1, 0);
 
     if (!view.usual) {
         return 0;
@@ -381,7 +383,8 @@ static void forward_convolution(const layer *l, const struct cmn_tree_pass *p)
                                         .weights = l->weights,
                                         .output = x,
                                         .input_in_nhwc = input_is_kept(p),
-                                        .output_in_nhwc = kept || l->batch_normalize};
+                                        .output_in_nhwc = kept || l->batch_normalize,
+                                        .is_one_order = l->type == CONNECTED};
     struct cmn_pixels pixels = pixels_of(l);
     struct filters f = open_filters(l);
     struct cmn_map map;
@@ -477,7 +480,8 @@ static void backward_convolution(const layer *l, const struct cmn_tree_pass *p)
                                         .weights = l->weight_updates,
                                         .output = delta_of_x(l, p),
                                         .input_in_nhwc = input_is_kept(p),
-                                        .output_in_nhwc = 1};
+                                        .output_in_nhwc = 1,
+                                        .is_one_order = l->type == CONNECTED};
     size_t values = (size_t)l->inputs * (size_t)l->batch;
     void *delta = p->delta;
     int overwrites;
@@ -663,7 +667,7 @@ static int backward(const layer *l, const struct cmn_tree_pass *p)
 static double time_of(const layer *l, float *gradient)
 {
     struct cmn_tree_view view = cmn_tree_view(l);
-    struct cmn_convolution_data data = kept_data(1, 1);
+    struct cmn_convolution_data data = kept_data(l, 1, 1);
     double began;
 
     if (!cmn_convolution_knows(&view.convolution, &data)) {

@@ -420,7 +420,7 @@ struct cmn_tree_view cmn_tree_view(const layer *l)
     if (l->type == CONNECTED) {
         return (struct cmn_tree_view){
             .convolves = 1,
-            .convolution = {l->batch, 1, l->inputs, 1, 1, l->outputs, 1, 1, 1, 1, 1, 1, 0},
+            .convolution = {1, 1, l->inputs, 1, l->batch, l->outputs, 1, l->batch, 1, 1, 1, 1, 0},
             .usual = l->delta && l->train,
         };
     }
