@@ -145,7 +145,11 @@ for net in $NETS; do
 done
 
 if [[ -n ${CHART:-} ]]; then
-    programs=(ours "${peers[@]}")
+    drawn=() # each at its best
+    for program in "${programs[@]}"; do
+        [[ $program == bound || $program == ddp ]] || drawn+=("$program")
+    done
+    programs=("${drawn[@]}")
     for net in $NETS; do
         for program in "${programs[@]}"; do
             for ((n = 1; n <= CORES; n *= 2)); do

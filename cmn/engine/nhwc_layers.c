@@ -9,10 +9,10 @@
 #include "base/float16.h"
 #include "base/memory.h"
 #include "cmn.h"
-#include "engine/nhwc_images.h"
 #include "engine/channels.h"
 #include "engine/convolution.h"
 #include "engine/darknet_tree.h"
+#include "engine/nhwc_images.h"
 
 #include "convolutional_layer.h"
 
@@ -74,8 +74,8 @@ static float slope_of(const layer *l)
     }
 }
 
-/* Writes to `from` the layers whose outputs layer i reads, and returns their number, at most two for
- * others than routes; -1 if this is not known for its type. */
+/* Points *from to the numbers of the layers whose outputs layer i reads (they are in `pair` if it is
+ * no route), and returns how many they are; -1 if this is not known for its type. */
 static int inputs_of(const network *net, int i, const int **from, int pair[2])
 {
     const layer *l = &net->layers[i];
