@@ -466,7 +466,6 @@ static void check_last(struct cmn_cfg_walk *w, const char *driver)
     }
 }
 
-/* Loaders give each network the images that its command has, whatever its input. */
 /* Returns the line that lets a classifier's crop have no pixel, or NULL. */
 static const struct cmn_cfg_line *too_small_a_crop(struct cmn_cfg_walk *w, double width)
 {
@@ -481,6 +480,7 @@ static const struct cmn_cfg_line *too_small_a_crop(struct cmn_cfg_walk *w, doubl
     return NULL;
 }
 
+/* Loaders give each network the images that its command has, whatever its input. */
 static void check_images(struct cmn_cfg_walk *w)
 {
     const struct cmn_cfg_shape *in = &w->shape[0];

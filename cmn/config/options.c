@@ -76,7 +76,7 @@ static const struct option table[] = {
      "bf16: a training's convolutions, and on processors the layers between them, in bf16 (7 bits "
      "of "
      "mantissa), by oneDNN where the processor has it, or by cuDNN; weights and their gradients "
-     "keep 32 bits; auto: on processors, if its convolutions are measured to be faster "
+     "keep 32 bits; auto: on processors, if its products are measured to be faster "
      "(docs/reference/performance.md)",
      0, NULL},
     {batch, "cmn_epochs", NUMBER, "off", "0 to 1000000 epochs, or off", 0, 1000000, AT(epochs),

@@ -73,7 +73,7 @@ static const struct cmn_pair table[] = {
      "give every host the files (cmn_data=shared)"},
     {"cmn_mixed=bf16", NULL, CMN_LACKS_GPU_HOOKS, "it has half precision of its own",
      "remove cmn_mixed, and build with CUDNN_HALF=1 (docs/use/gpu.md)"},
-    {"cmn_mixed=auto", NULL, CMN_IS_ON_GPUS, "it measures convolutions of processors",
+    {"cmn_mixed=auto", NULL, CMN_IS_ON_GPUS, "it measures the products of processors",
      "use cmn_mixed=bf16, or remove it"},
     {"cmn_mixed=auto", "cmn_exact=on", CMN_NO_TRAIT, "what it chooses depends on measured times",
      "use cmn_mixed=bf16, or remove it"},

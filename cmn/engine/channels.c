@@ -8,6 +8,8 @@ enum { SIDE = 16, SHARED = 1 << 17 };
 #include <immintrin.h>
 #include <stdint.h>
 
+#define FAST(call) call
+
 /* Blocks of 16 channels by 16 pixels are transposed in registers; masks cut off what is not there. */
 #define WIDE __attribute__((target("avx512f,avx512bw,avx512vl"), always_inline)) static inline
 #define WIDE_16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
@@ -141,33 +143,12 @@ WIDE_32 static void unpack(const struct cmn_channels *c, int image, size_t p, in
 
 #else
 
+#define FAST(call) /* there is none */
+
 int cmn_channels_fast(int bf16)
 {
     (void)bf16;
     return 0;
-}
-
-/* Nobody calls these two. */
-static void pack(const struct cmn_channels *c, int image, size_t p, int bf16, void *to,
-                 const float *from)
-{
-    (void)c;
-    (void)image;
-    (void)p;
-    (void)bf16;
-    (void)to;
-    (void)from;
-}
-
-static void unpack(const struct cmn_channels *c, int image, size_t p, int adds, float *to,
-                   const float *from)
-{
-    (void)c;
-    (void)image;
-    (void)p;
-    (void)adds;
-    (void)to;
-    (void)from;
 }
 
 #endif
@@ -211,7 +192,7 @@ void cmn_channels_pack(const struct cmn_channels *c, int bf16, void *to, const f
     for (int i = 0; i < c->images; i++) {
         for (size_t p = 0; p < c->pixels; p += SIDE) {
             if (fast) {
-                pack(c, i, p, bf16, to, from);
+                FAST(pack(c, i, p, bf16, to, from));
             } else {
                 pack_plain(c, i, p, to, from);
             }
@@ -230,7 +211,7 @@ void cmn_channels_unpack(const struct cmn_channels *c, int adds, float *to, cons
     for (int i = 0; i < c->images; i++) {
         for (size_t p = 0; p < c->pixels; p += SIDE) {
             if (fast) {
-                unpack(c, i, p, adds, to, from);
+                FAST(unpack(c, i, p, adds, to, from));
             } else {
                 unpack_plain(c, i, p, adds, to, from);
             }

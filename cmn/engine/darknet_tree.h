@@ -125,21 +125,28 @@ struct cmn_tree_view cmn_tree_view(const layer *l);
 /* Returns by what batch normalisation divides. */
 float cmn_tree_deviation(float variance);
 
-/* What a layer's function gets in a training's pass on the CPU. */
+/* These are a layer's functions for the CPU. */
+struct cmn_tree_functions {
+    __typeof__(((layer *)0)->forward) forward;
+    __typeof__(((layer *)0)->backward) backward;
+};
+
+/* They call engine/nhwc_layers.c in a training's passes, and Darknet's own functions of the layer where
+ * that does not compute it. */
+extern const struct cmn_tree_functions cmn_tree_functions;
+
+/* A layer's function gets this in a pass. */
 struct cmn_tree_pass {
     int index;            /* of the layer */
     float *input, *delta; /* the output of the layer before it and its gradient, or NULL */
     const layer *layers;  /* of the network */
 };
 
-/* Computes a layer, or returns 0 where Darknet has to. */
-typedef int cmn_compute_layer(const layer *l, const struct cmn_tree_pass *p);
-
-/* Until cmn_tree_restore() these compute the training's passes of a layer, if it has one of the
- * types that they may know: convolutional, connected, maxpool, upsample, shortcut, route and dropout. A process
- * has one pair of them. */
-void cmn_tree_replace(layer *l, cmn_compute_layer *forward, cmn_compute_layer *backward);
-void cmn_tree_restore(layer *l);
+/* engine/nhwc_layers.c defines these: whether it has computed the layer, and the layer's own
+ * functions. */
+int cmn_nhwc_layers_forward(const layer *l, const struct cmn_tree_pass *p);
+int cmn_nhwc_layers_backward(const layer *l, const struct cmn_tree_pass *p);
+const struct cmn_tree_functions *cmn_nhwc_layers_own(int i);
 
 #ifdef GPU
 /* Multiplies n floats in the GPU's memory; does not block. */

@@ -566,7 +566,7 @@ VECTORS void put_floats(size_t n, const float *restrict x, int adds, value *rest
     }
 }
 
-/* Where the values with one number are, of the windows of one row. */
+/* This says where the values with one number are, of the windows of one row. */
 struct taps {
     int first, windows; /* the windows that have this value */
     size_t at, step;    /* the place of the first one, and their distance */

@@ -15,11 +15,13 @@
 #include "engine/nhwc_images.h"
 
 #include "convolutional_layer.h"
+#include "gemm.h"
 
-/* What is planned for a layer. */
+/* This is planned for a layer. */
 struct place {
-    int kept;      /* output and gradient are images in NHWC */
-    int computed;  /* by this file, in a training's passes */
+    struct cmn_tree_functions own; /* Darknet's */
+    int kept;                      /* output and gradient are images in NHWC */
+    int computed;                  /* by this file, in a training's passes */
     int root;      /* the layer whose memory it uses: itself, or for dropout the one before it */
     int has_delta; /* of a root: a layer behind it has written the gradient */
 };
@@ -351,8 +353,7 @@ static void multiply(const layer *l, int result, const struct cmn_convolution_da
 
     plan.trainer.progress(plan.trainer.self);
     if (!cmn_convolution_multiply(&view.convolution, result, data)) {
-        cmn_fatal(
-            "cmn_mixed=bf16: oneDNN cannot compute a convolution that it could compute before");
+        cmn_fatal("oneDNN cannot compute a convolution that it could compute before");
     }
 }
 
@@ -361,13 +362,14 @@ static void write_plain(const layer *l, const struct cmn_map *map, const void *x
 {
     struct cmn_pixels image = {(size_t)l->out_h * (size_t)l->out_w, l->out_c};
     struct cmn_channels channels = channels_of(l, 1);
-    float *floats = take(&image_room, (size_t)l->outputs * sizeof *floats);
+    float *floats;
 
     if (is_pixel(l)) {
         image.pixels = (size_t)l->batch;
         plan.images->map(&image, map, x, NULL, l->output);
         return;
     }
+    floats = take(&image_room, (size_t)l->outputs * sizeof *floats);
     for (int i = 0; i < l->batch; i++) {
         size_t at = (size_t)i * (size_t)l->outputs;
         plan.images->map(&image, map, value_of(x, at), NULL, floats);
@@ -460,9 +462,11 @@ static void *delta_of_x(const layer *l, const struct cmn_tree_pass *p)
     }
     if (kept) {
         delta = delta_of(p, p->index);
+    } else if (is_pixel(l) && !plan.in_bf16) {
+        delta = l->delta;
     } else {
         delta = take(&delta_room, values_of(l) * plan.images->bytes);
-        if (is_pixel(l) && plan.in_bf16) {
+        if (is_pixel(l)) {
             cmn_float16_encode(CMN_BF16, delta, l->delta, values_of(l));
         } else {
             cmn_channels_pack(&channels, plan.in_bf16, delta, l->delta);
@@ -582,7 +586,7 @@ static void draw(const layer *l)
     }
 }
 
-static int forward(const layer *l, const struct cmn_tree_pass *p)
+int cmn_nhwc_layers_forward(const layer *l, const struct cmn_tree_pass *p)
 {
     const void *input = p->input;
     void *output = l->output;
@@ -621,7 +625,7 @@ static int forward(const layer *l, const struct cmn_tree_pass *p)
     return 1;
 }
 
-static int backward(const layer *l, const struct cmn_tree_pass *p)
+int cmn_nhwc_layers_backward(const layer *l, const struct cmn_tree_pass *p)
 {
     struct cmn_tree_view view = cmn_tree_view(l);
     void *delta, *to = p->delta;
@@ -662,44 +666,68 @@ static int backward(const layer *l, const struct cmn_tree_pass *p)
 
 /* ---- measuring ---- */
 
-/* Returns the seconds of a layer's three products. Their results go to `gradient`, which has room for
- * the layer's weights, and to images that are 0 first. */
-static double time_of(const layer *l, float *gradient)
+/* A layer's tensors; images are 0. */
+struct trial {
+    float *input, *output, *gradient;
+};
+
+/* In 32 bits OpenBLAS computes a connected layer. */
+static void multiply_matrices(const layer *l, const struct trial *t)
+{
+    int m = l->batch, n = l->outputs, k = l->inputs;
+
+    gemm(0, 1, m, n, k, 1, t->input, k, l->weights, k, 0, t->output, n);
+    gemm(1, 0, n, k, m, 1, t->output, n, t->input, k, 0, t->gradient, k);
+    gemm(0, 0, m, k, n, 1, t->output, n, l->weights, k, 0, t->input, k);
+}
+
+static void convolve(const layer *l, const struct trial *t)
 {
     struct cmn_tree_view view = cmn_tree_view(l);
     struct cmn_convolution_data data = kept_data(l, 1, 1);
-    double began;
 
-    if (!cmn_convolution_knows(&view.convolution, &data)) {
-        return 0;
-    }
-    data.input = cmn_alloc_floats((size_t)l->inputs * (size_t)l->batch);
-    data.output = cmn_alloc_floats(values_of(l));
-    began = cmn_clock();
+    data.input = t->input;
+    data.output = t->output;
     for (int result = CMN_INPUT; result <= CMN_OUTPUT; result++) {
-        data.weights = result == CMN_WEIGHTS ? gradient : l->weights;
+        data.weights = result == CMN_WEIGHTS ? t->gradient : l->weights;
         cmn_convolution_multiply(&view.convolution, result, &data);
     }
-    free(data.input);
-    free(data.output);
+}
+
+/* Returns the seconds of a layer's three products. */
+static double time_of(const layer *l, int in_bf16, const struct trial *t)
+{
+    double began = cmn_clock();
+
+    if (l->type == CONNECTED && !in_bf16) {
+        multiply_matrices(l, t);
+    } else {
+        convolve(l, t);
+    }
     return cmn_clock() - began;
 }
 
-double cmn_nhwc_layers_measure(struct cmn_net *handle)
+double cmn_nhwc_layers_measure(struct cmn_net *handle, int in_bf16)
 {
     const network *net = cmn_network(handle);
     double sum[2] = {0, 0};
 
+    cmn_convolution_use_bf16(in_bf16);
     for (int i = 0; i < net->n; i++) {
         const layer *l = &net->layers[i];
-        if (multiplies(l) && cmn_tree_view(l).convolves) {
-            struct cmn_convolution c = cmn_tree_view(l).convolution;
-            float *gradient = cmn_alloc_floats((size_t)(c.filters * c.channels * c.size * c.size));
-            time_of(l, gradient); /* oneDNN compiles it */
-            for (int k = 0; k < 2; k++) {
-                sum[k] += time_of(l, gradient);
-            }
-            free(gradient);
+        struct cmn_tree_view view = cmn_tree_view(l);
+        struct cmn_convolution_data all = kept_data(l, 1, 1);
+        const struct cmn_convolution *c = &view.convolution;
+        if (multiplies(l) && view.convolves && cmn_convolution_knows(c, &all)) {
+            size_t weights = (size_t)c->filters * (size_t)c->channels * (size_t)(c->size * c->size);
+            struct trial t = {cmn_alloc_floats((size_t)l->inputs * (size_t)l->batch),
+                              cmn_alloc_floats(values_of(l)), cmn_alloc_floats(weights)};
+            time_of(l, in_bf16, &t); /* what is done once, as to take memory */
+            sum[0] += time_of(l, in_bf16, &t);
+            sum[1] += time_of(l, in_bf16, &t);
+            free(t.input);
+            free(t.output);
+            free(t.gradient);
         }
     }
     return sum[0] < sum[1] ? sum[0] : sum[1];
@@ -722,7 +750,10 @@ void cmn_nhwc_layers_open(struct cmn_net *handle, int in_bf16,
     plan.place = cmn_calloc((size_t)net->n, sizeof *plan.place);
     make_plan();
     for (int i = 0; i < net->n; i++) {
-        cmn_tree_replace(&net->layers[i], forward, backward);
+        layer *l = &net->layers[i];
+        plan.place[i].own = (struct cmn_tree_functions){l->forward, l->backward};
+        l->forward = cmn_tree_functions.forward;
+        l->backward = cmn_tree_functions.backward;
     }
 }
 
@@ -731,10 +762,16 @@ void cmn_nhwc_layers_close(void)
     const network *net = plan.net ? cmn_network(plan.net) : NULL;
 
     for (int i = 0; net && i < net->n; i++) {
-        cmn_tree_restore(&net->layers[i]);
+        net->layers[i].forward = plan.place[i].own.forward;
+        net->layers[i].backward = plan.place[i].own.backward;
     }
     free(plan.place);
     memset(&plan, 0, sizeof plan);
+}
+
+const struct cmn_tree_functions *cmn_nhwc_layers_own(int i)
+{
+    return &plan.place[i].own;
 }
 
 int cmn_nhwc_layers_overwrite(const struct cmn_net *net, int i)

@@ -11,7 +11,7 @@
 
 struct cmn_net;
 
-/* Whoever trains: batch normalisation exchanges the statistics of n filters, each over `count`
+/* The trainer's calls: batch normalisation exchanges the statistics of n filters, each over `count`
  * values, between ranks. `progress` makes progress in exchanges that are under way. */
 struct cmn_nhwc_trainer {
     void *self;
@@ -29,10 +29,10 @@ void cmn_nhwc_layers_open(struct cmn_net *net, int in_bf16, const struct cmn_nhw
  * it. */
 float *cmn_nhwc_layers_decode(const struct cmn_net *net, int i);
 
-/* Returns how many seconds the products of all convolutions of a micro-batch take, forward and
- * backward, in the precision that cmn_convolution_use_bf16() has set: the shorter of two times. Their
- * results are thrown away. */
-double cmn_nhwc_layers_measure(struct cmn_net *net);
+/* Returns how many seconds the products of convolutions and connected layers of a micro-batch take,
+ * forward and backward, in bf16 or in 32 bits: the shorter of two times. Their results are thrown
+ * away. Call it before the open. */
+double cmn_nhwc_layers_measure(struct cmn_net *net, int in_bf16);
 
 /* Darknet computes its layers again. May be called without an open. */
 void cmn_nhwc_layers_close(void);

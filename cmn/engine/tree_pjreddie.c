@@ -169,19 +169,12 @@ float cmn_tree_deviation(float variance)
     return sqrtf(variance) + .000001F;
 }
 
-static struct {
-    cmn_compute_layer *forward, *backward;
-    /* Darknet's functions of each type, where they have been replaced. */
-    __typeof__(((layer *)0)->forward) own_forward[BLANK + 1];
-    __typeof__(((layer *)0)->backward) own_backward[BLANK + 1];
-} computes;
-
 static void forward(layer l, network s)
 {
     const struct cmn_tree_pass p = {s.index, s.input, s.delta, s.layers};
 
-    if (!s.train || !computes.forward(&l, &p)) {
-        computes.own_forward[l.type](l, s);
+    if (!s.train || !cmn_nhwc_layers_forward(&l, &p)) {
+        cmn_nhwc_layers_own(s.index)->forward(l, s);
     }
 }
 
@@ -189,34 +182,12 @@ static void backward(layer l, network s)
 {
     const struct cmn_tree_pass p = {s.index, s.input, s.delta, s.layers};
 
-    if (!computes.backward(&l, &p)) {
-        computes.own_backward[l.type](l, s);
+    if (!cmn_nhwc_layers_backward(&l, &p)) {
+        cmn_nhwc_layers_own(s.index)->backward(l, s);
     }
 }
 
-void cmn_tree_replace(layer *l, cmn_compute_layer *forwards, cmn_compute_layer *backwards)
-{
-    LAYER_TYPE type = l->type;
-
-    if ((type == CONVOLUTIONAL || type == MAXPOOL || type == UPSAMPLE || type == SHORTCUT ||
-         type == ROUTE || type == DROPOUT || type == CONNECTED) &&
-        l->forward != forward) {
-        computes.own_forward[type] = l->forward;
-        computes.own_backward[type] = l->backward;
-        l->forward = forward;
-        l->backward = backward;
-    }
-    computes.forward = forwards;
-    computes.backward = backwards;
-}
-
-void cmn_tree_restore(layer *l)
-{
-    if (l->forward == forward) {
-        l->forward = computes.own_forward[l->type];
-        l->backward = computes.own_backward[l->type];
-    }
-}
+const struct cmn_tree_functions cmn_tree_functions = {forward, backward};
 
 int cmn_tree_detector(const network *net)
 {

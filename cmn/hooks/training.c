@@ -446,6 +446,9 @@ int cmn_convolve(const struct layer *l, enum cmn_convolution_result result, floa
                                               .output = output};
 
     cmn_progress();
+    if (result == CMN_INPUT && cmn_tree.convolution_overwrites) {
+        memset(input, 0, (size_t)l->inputs * (size_t)l->batch * sizeof *input);
+    }
     return view.convolves && cmn_convolution_multiply(&view.convolution, (int)result, &data);
 }
 

@@ -23,8 +23,8 @@ static void progress(void *self)
     cmn_step_progress(self);
 }
 
-/* Collective. Returns whether all ranks have bf16 and its convolutions are faster by a tenth: other
- * layers and reorders of weights gain less. */
+/* Collective. Returns whether all ranks have bf16 and its products are faster by a tenth: other
+ * layers gain less. */
 static int measure(const struct cmn_session *s, struct cmn_net *net)
 {
     int there = cmn_convolution_use_bf16(1), all;
@@ -32,17 +32,16 @@ static int measure(const struct cmn_session *s, struct cmn_net *net)
 
     MPI_CALL(MPI_Allreduce(&there, &all, 1, MPI_INT, MPI_MIN, s->topology.world));
     if (all) {
-        seconds[1] = cmn_nhwc_layers_measure(net);
+        seconds[1] = cmn_nhwc_layers_measure(net, 1);
     }
-    cmn_convolution_use_bf16(0);
     if (!all) {
         cmn_say("cmn_mixed=auto: 32 bits: the processor of a rank, or its program, has no bf16");
         return 0;
     }
-    seconds[0] = cmn_nhwc_layers_measure(net);
+    seconds[0] = cmn_nhwc_layers_measure(net, 0);
     MPI_CALL(MPI_Allreduce(seconds, sum, 2, MPI_DOUBLE, MPI_SUM, s->topology.world));
     all = sum[1] < 0.9 * sum[0];
-    cmn_say("cmn_mixed=auto: %s: a micro-batch's convolutions take %.3g ms in bf16, and %.3g ms in "
+    cmn_say("cmn_mixed=auto: %s: a micro-batch's products take %.3g ms in bf16, and %.3g ms in "
             "32 bits",
             all ? "bf16" : "32 bits", sum[1] / s->topology.size * 1e3,
             sum[0] / s->topology.size * 1e3);

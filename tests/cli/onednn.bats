@@ -104,7 +104,7 @@ bf16_or_skip() {
     grep '^cmn: cmn_mixed=auto: 32 bits: the processor of a rank, or its program, has no bf16' train.log
     bf16_or_skip
     train_on 2 net.cfg -cmn_mixed auto
-    chosen=$(sed -nE 's/^cmn: cmn_mixed=auto: (bf16|32 bits): a micro-batch.s convolutions take [0-9.]+ ms in bf16, and [0-9.]+ ms in 32 bits$/\1/p' train.log)
+    chosen=$(sed -nE 's/^cmn: cmn_mixed=auto: (bf16|32 bits): a micro-batch.s products take [0-9.]+ ms in bf16, and [0-9.]+ ms in 32 bits$/\1/p' train.log)
     [[ -n $chosen ]]
     mv "out/net$FINAL.weights" auto.weights
     train_on 2 net.cfg -cmn_mixed "$([[ $chosen == bf16 ]] && echo bf16 || echo off)"

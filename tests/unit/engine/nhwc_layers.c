@@ -167,7 +167,7 @@ static void compare(const struct rig *r, const char *what, double most, const fl
         apart += pow((double)x[i] - (double)y[i], 2);
         size += pow((double)y[i], 2);
     }
-    /* The gradient of a bias before batch normalisation is 0 but for rounding. */
+    /* The gradient of a bias before batch normalisation is 0, apart from rounding. */
     if (!(sqrt(apart) <= most * (sqrt(size) + 0.5))) {
         print_error("# %s, %s: %s: %.2g apart, of a size of %.2g\n", r->name,
                     most > 0 ? "normal" : "whole", what, sqrt(apart), sqrt(size));
