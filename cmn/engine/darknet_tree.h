@@ -131,10 +131,6 @@ struct cmn_tree_functions {
     __typeof__(((layer *)0)->backward) backward;
 };
 
-/* They call engine/nhwc_layers.c in a training's passes, and Darknet's own functions of the layer where
- * that does not compute it. */
-extern const struct cmn_tree_functions cmn_tree_functions;
-
 /* A layer's function gets this in a pass. */
 struct cmn_tree_pass {
     int index;            /* of the layer */
@@ -142,11 +138,16 @@ struct cmn_tree_pass {
     const layer *layers;  /* of the network */
 };
 
-/* engine/nhwc_layers.c defines these: whether it has computed the layer, and the layer's own
- * functions. */
-int cmn_nhwc_layers_forward(const layer *l, const struct cmn_tree_pass *p);
-int cmn_nhwc_layers_backward(const layer *l, const struct cmn_tree_pass *p);
-const struct cmn_tree_functions *cmn_nhwc_layers_own(int i);
+/* Functions to put into layers: in a training's passes they call cmn_tree_instead, and Darknet's own
+ * functions of the layer where that returns 0. */
+extern const struct cmn_tree_functions cmn_tree_functions;
+
+/* Whoever puts them there sets these first. */
+extern struct cmn_tree_instead {
+    int (*forward)(const layer *l, const struct cmn_tree_pass *p);
+    int (*backward)(const layer *l, const struct cmn_tree_pass *p);
+    const struct cmn_tree_functions *(*own)(int i); /* Darknet's, of layer i */
+} cmn_tree_instead;
 
 #ifdef GPU
 /* Multiplies n floats in the GPU's memory; does not block. */

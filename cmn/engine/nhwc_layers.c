@@ -586,7 +586,7 @@ static void draw(const layer *l)
     }
 }
 
-int cmn_nhwc_layers_forward(const layer *l, const struct cmn_tree_pass *p)
+static int forward(const layer *l, const struct cmn_tree_pass *p)
 {
     const void *input = p->input;
     void *output = l->output;
@@ -625,7 +625,7 @@ int cmn_nhwc_layers_forward(const layer *l, const struct cmn_tree_pass *p)
     return 1;
 }
 
-int cmn_nhwc_layers_backward(const layer *l, const struct cmn_tree_pass *p)
+static int backward(const layer *l, const struct cmn_tree_pass *p)
 {
     struct cmn_tree_view view = cmn_tree_view(l);
     void *delta, *to = p->delta;
@@ -735,6 +735,11 @@ double cmn_nhwc_layers_measure(struct cmn_net *handle, int in_bf16)
 
 /* ---- open and close ---- */
 
+static const struct cmn_tree_functions *own(int i)
+{
+    return &plan.place[i].own;
+}
+
 void cmn_nhwc_layers_open(struct cmn_net *handle, int in_bf16,
                           const struct cmn_nhwc_trainer *trainer)
 {
@@ -749,6 +754,7 @@ void cmn_nhwc_layers_open(struct cmn_net *handle, int in_bf16,
     plan.less = (float)cmn_net_traits(handle).variance_less;
     plan.place = cmn_calloc((size_t)net->n, sizeof *plan.place);
     make_plan();
+    cmn_tree_instead = (struct cmn_tree_instead){forward, backward, own};
     for (int i = 0; i < net->n; i++) {
         layer *l = &net->layers[i];
         plan.place[i].own = (struct cmn_tree_functions){l->forward, l->backward};
@@ -767,11 +773,6 @@ void cmn_nhwc_layers_close(void)
     }
     free(plan.place);
     memset(&plan, 0, sizeof plan);
-}
-
-const struct cmn_tree_functions *cmn_nhwc_layers_own(int i)
-{
-    return &plan.place[i].own;
 }
 
 int cmn_nhwc_layers_overwrite(const struct cmn_net *net, int i)

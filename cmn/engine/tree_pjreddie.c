@@ -169,12 +169,14 @@ float cmn_tree_deviation(float variance)
     return sqrtf(variance) + .000001F;
 }
 
+struct cmn_tree_instead cmn_tree_instead;
+
 static void forward(layer l, network s)
 {
     const struct cmn_tree_pass p = {s.index, s.input, s.delta, s.layers};
 
-    if (!s.train || !cmn_nhwc_layers_forward(&l, &p)) {
-        cmn_nhwc_layers_own(s.index)->forward(l, s);
+    if (!s.train || !cmn_tree_instead.forward(&l, &p)) {
+        cmn_tree_instead.own(s.index)->forward(l, s);
     }
 }
 
@@ -182,8 +184,8 @@ static void backward(layer l, network s)
 {
     const struct cmn_tree_pass p = {s.index, s.input, s.delta, s.layers};
 
-    if (!cmn_nhwc_layers_backward(&l, &p)) {
-        cmn_nhwc_layers_own(s.index)->backward(l, s);
+    if (!cmn_tree_instead.backward(&l, &p)) {
+        cmn_tree_instead.own(s.index)->backward(l, s);
     }
 }
 
