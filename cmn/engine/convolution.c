@@ -26,7 +26,7 @@
 #include "cmn.h"
 #include "engine/channels.h"
 
-/* Sets the number of oneDNN's threads. Declared here because only gcc finds omp.h. */
+/* Sets the number of threads of oneDNN and of OpenMP's loops. Declared here because only gcc finds omp.h. */
 void omp_set_num_threads(int threads);
 
 /* ---- descriptors ---- */
@@ -77,6 +77,13 @@ static dnnl_status_t describe(dnnl_primitive_desc_t *d, int result, const layout
             d, engine, dnnl_convolution_direct, any[INPUT], any[WEIGHTS], NULL, any[OUTPUT],
             w->stride, w->dilation, w->pad, w->pad, forward, NULL);
     }
+}
+
+static dnnl_status_t describe_product(dnnl_primitive_desc_t *d, const layout *a, const layout *b,
+                                      const layout *c, dnnl_primitive_attr_t attributes,
+                                      dnnl_engine_t engine)
+{
+    return dnnl_matmul_primitive_desc_create(d, engine, *a, *b, NULL, *c, attributes);
 }
 
 static dnnl_status_t add_to_result(dnnl_post_ops_t p)
@@ -131,6 +138,16 @@ static dnnl_status_t describe(dnnl_primitive_desc_t *d, int result, const layout
     return failed ? failed : dnnl_primitive_desc_create(d, &c, NULL, engine, forward);
 }
 
+static dnnl_status_t describe_product(dnnl_primitive_desc_t *d, const layout *a, const layout *b,
+                                      const layout *c, dnnl_primitive_attr_t attributes,
+                                      dnnl_engine_t engine)
+{
+    dnnl_matmul_desc_t m;
+    dnnl_status_t failed = dnnl_matmul_desc_init(&m, a, b, NULL, c);
+
+    return failed ? failed : dnnl_primitive_desc_create(d, &m, attributes, engine, NULL);
+}
+
 static dnnl_status_t add_to_result(dnnl_post_ops_t p)
 {
     return dnnl_post_ops_append_sum(p, 1);
@@ -156,13 +173,14 @@ struct key {
     int result;
     int in_bf16;       /* its factors are rounded to bf16 */
     int nhwc[TENSORS]; /* the operand is an image in NHWC, of bf16 if in_bf16 is set */
-    int one_order;     /* NHWC is also the caller's order of the others */
+    int is_connected;  /* all images are pixels x channels */
 };
 
 struct convolution {
     struct key key;
     /* NULL: oneDNN has only its reference implementation, which is slow, or loses weights. */
     dnnl_primitive_t run;
+    const int *argument; /* oneDNN's names of the operands */
     struct operand operand[TENSORS];
     UT_hash_handle hh;
 };
@@ -242,13 +260,27 @@ static void find_channels(struct operand *o, const struct cmn_convolution *s, in
     o->to_bf16 = bf16;
 }
 
+/* Returns attributes with which oneDNN adds to a result. */
+static dnnl_primitive_attr_t open_adding(void)
+{
+    dnnl_primitive_attr_t attributes;
+    dnnl_post_ops_t after;
+
+    must(dnnl_post_ops_create(&after), "add to a tensor");
+    must(add_to_result(after), "add to a tensor");
+    must(dnnl_primitive_attr_create(&attributes), "add to a tensor");
+    must(dnnl_primitive_attr_set_post_ops(attributes, after), "add to a tensor");
+    dnnl_post_ops_destroy(after);
+    return attributes;
+}
+
 static void open_operand(struct operand *o, const layout *plain, layout_ref blocked, int is_result,
                          int adds)
 {
-    o->adds = adds;
-    dnnl_primitive_attr_t attributes = NULL;
-    dnnl_post_ops_t after = NULL;
+    dnnl_primitive_attr_t attributes = adds ? open_adding() : NULL;
     dnnl_primitive_desc_t d;
+
+    o->adds = adds;
 
     must(dnnl_memory_create(&o->plain, ref(plain), engine, DNNL_MEMORY_NONE), "describe a tensor");
     if (dnnl_memory_desc_equal(ref(plain), blocked) && !adds) {
@@ -256,19 +288,12 @@ static void open_operand(struct operand *o, const layout *plain, layout_ref bloc
     }
     o->bytes = dnnl_memory_desc_get_size(blocked);
     must(dnnl_memory_create(&o->blocked, blocked, engine, DNNL_MEMORY_NONE), "describe a tensor");
-    if (adds) {
-        must(dnnl_post_ops_create(&after), "add to a tensor");
-        must(add_to_result(after), "add to a tensor");
-        must(dnnl_primitive_attr_create(&attributes), "add to a tensor");
-        must(dnnl_primitive_attr_set_post_ops(attributes, after), "add to a tensor");
-    }
     must(dnnl_reorder_primitive_desc_create(&d, is_result ? blocked : ref(plain), engine,
                                             is_result ? ref(plain) : blocked, engine, attributes),
          "reorder a tensor");
     must(dnnl_primitive_create(&o->reorder, d), "reorder a tensor");
     dnnl_primitive_desc_destroy(d);
     dnnl_primitive_attr_destroy(attributes);
-    dnnl_post_ops_destroy(after);
 }
 
 /* Returns whether a reorder of weights keeps each number exactly once; some versions of oneDNN do
@@ -321,19 +346,12 @@ static void tell_wrong_reorder(const struct cmn_convolution *s)
     }
 }
 
-/* oneDNN's argument names of the operands, for each result. */
-static const int argument[TENSORS][TENSORS] = {
-    [INPUT] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST},
-    [WEIGHTS] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST},
-    [OUTPUT] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
-};
-
 /* oneDNN has fast kernels where both images have the same layout. */
 static dnnl_format_tag_t image_tag(const struct key *k, int any, int i)
 {
-    return k->nhwc[i] || k->one_order || (any && (k->nhwc[INPUT] || k->nhwc[OUTPUT])) ? dnnl_nhwc
-           : any ? dnnl_format_tag_any
-                 : dnnl_nchw;
+    return k->nhwc[i] || (any && (k->nhwc[INPUT] || k->nhwc[OUTPUT])) ? dnnl_nhwc
+           : any                                                      ? dnnl_format_tag_any
+                                                                      : dnnl_nchw;
 }
 
 /* Describes the three tensors in the caller's layouts or, if `any` is set, in layouts that oneDNN
@@ -374,9 +392,44 @@ static int oversteps(const struct key *k)
            (s->stride_x > 1 || s->stride_y > 1);
 }
 
+/* The factors are rounded, and their sum is not. */
+static void find_types(const struct key *key, dnnl_data_type_t given[TENSORS],
+                       dnnl_data_type_t type[TENSORS])
+{
+    for (int i = 0; i < TENSORS; i++) {
+        given[i] = key->in_bf16 && key->nhwc[i] ? dnnl_bf16 : dnnl_f32;
+        type[i] = key->in_bf16 && i != key->result ? dnnl_bf16 : given[i];
+    }
+}
+
+/* Compiles what was described unless oneDNN has only its reference for it; returns whether it
+ * did. */
+static int compile(struct convolution *c, dnnl_primitive_desc_t d, dnnl_status_t failed)
+{
+    const char *name = "ref";
+
+    if (failed && failed != dnnl_unimplemented) {
+        must(failed, "describe a convolution");
+    }
+    if (!failed) {
+        must(dnnl_primitive_desc_query(d, dnnl_query_impl_info_str, 0, (void *)&name),
+             "name a convolution");
+    }
+    if (!strncmp(name, "ref", 3) || oversteps(&c->key)) {
+        return 0;
+    }
+    must(dnnl_primitive_create(&c->run, d), "compile a convolution");
+    return 1;
+}
+
 static void open_convolution(struct convolution *c)
 {
     const struct cmn_convolution *s = &c->key.shape;
+    static const int argument[TENSORS][TENSORS] = {
+        [INPUT] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST},
+        [WEIGHTS] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST},
+        [OUTPUT] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
+    };
     const struct window w = {.stride = {s->stride_y, s->stride_x},
                              .dilation = {s->dilation - 1, s->dilation - 1},
                              .pad = {s->pad, s->pad}};
@@ -384,42 +437,33 @@ static void open_convolution(struct convolution *c)
     dnnl_data_type_t given[TENSORS], type[TENSORS], hint[TENSORS];
     dnnl_primitive_desc_t d = NULL, forward = NULL;
     layout plain[TENSORS], any[TENSORS], first[TENSORS];
-    const char *name = "ref";
     dnnl_status_t failed;
     int well = 1;
 
-    for (int i = 0; i < TENSORS; i++) { /* the factors are rounded, and their sum is not */
-        given[i] = key->in_bf16 && key->nhwc[i] ? dnnl_bf16 : dnnl_f32;
-        type[i] = key->in_bf16 && i != key->result ? dnnl_bf16 : given[i];
+    find_types(key, given, type);
+    for (int i = 0; i < TENSORS; i++) {
         hint[i] = key->in_bf16 && i != OUTPUT ? dnnl_bf16 : given[i];
     }
     open_layouts(key, 0, given, plain);
     open_layouts(key, 1, type, any);
     open_layouts(key, 1, hint, first);
     failed = describe(&forward, OUTPUT, first, &w, engine, NULL);
-    if (!failed && c->key.result != OUTPUT) {
-        failed = describe(&d, c->key.result, any, &w, engine, forward);
+    if (!failed && key->result != OUTPUT) {
+        failed = describe(&d, key->result, any, &w, engine, forward);
     }
-    if (failed && failed != dnnl_unimplemented) {
-        must(failed, "describe a convolution");
-    }
-    if (!failed) {
-        must(dnnl_primitive_desc_query(d ? d : forward, dnnl_query_impl_info_str, 0, (void *)&name),
-             "name a convolution");
-    }
-    if (strncmp(name, "ref", 3) && !oversteps(key)) {
-        must(dnnl_primitive_create(&c->run, d ? d : forward), "compile a convolution");
+    c->argument = argument[key->result];
+    if (compile(c, d ? d : forward, failed)) {
         for (int i = 0; i < TENSORS; i++) {
             struct operand *o = &c->operand[i];
             layout_ref blocked = dnnl_primitive_desc_query_md(
-                d ? d : forward, dnnl_query_exec_arg_md, argument[c->key.result][i]);
+                d ? d : forward, dnnl_query_exec_arg_md, c->argument[i]);
             open_operand(o, &plain[i], blocked, i == key->result,
                          i == key->result && i != OUTPUT && !key->nhwc[i]);
-            if (o->reorder && i != WEIGHTS && !key->one_order) {
+            if (o->reorder && i != WEIGHTS) {
                 find_channels(o, s, i, type[i] == dnnl_bf16);
             }
             well = well && (i != WEIGHTS || !o->reorder ||
-                            keeps_all(o, &plain[i], i == c->key.result, type[i] == dnnl_bf16));
+                            keeps_all(o, &plain[i], i == key->result, type[i] == dnnl_bf16));
         }
     }
     if (!well) {
@@ -435,6 +479,88 @@ static void open_convolution(struct convolution *c)
         layout_close(&first[i]);
     }
 }
+
+/* ---- products of matrices ---- */
+
+/* Returns whether oneDNN's kernel for this product stops the process with an illegal instruction:
+ * 2.6.3 does for AMX, with some sizes of the result, where each sum has 31 addends more than a
+ * multiple of 32. */
+static int is_illegal(const struct key *k)
+{
+    const struct cmn_convolution *s = &k->shape;
+    int addends = k->result == OUTPUT  ? s->channels
+                  : k->result == INPUT ? s->filters
+                                       : s->batch * s->height * s->width;
+
+    return DNNL_VERSION_MAJOR < 3 && addends % 32 == 31;
+}
+
+/* Returns whether bf16 images in NHWC are convolved as a product of matrices, pixels x channels and
+ * filters x channels. oneDNN multiplies them in Darknet's order about as fast as in its own, and to
+ * reorder the weights takes as long as a connected layer's convolution. In 32 bits the times are
+ * equal. */
+static int is_product(const struct key *k)
+{
+    const struct cmn_convolution *s = &k->shape;
+
+    return k->is_connected ||
+           (k->in_bf16 && k->nhwc[INPUT] && k->nhwc[OUTPUT] && s->size == 1 && s->stride_y == 1 &&
+            s->stride_x == 1 && s->pad == 0 && s->groups == 1 && !is_illegal(k));
+}
+
+/* Describes the matrices as the factors and the result of a product: one factor is turned. */
+static void open_matrices(const struct key *key, const dnnl_data_type_t type[TENSORS],
+                          layout l[TENSORS])
+{
+    const struct cmn_convolution *s = &key->shape;
+    dnnl_dim_t pixels = (dnnl_dim_t)s->batch * s->height * s->width;
+    const dnnl_dim_t side[TENSORS][2] = {[INPUT] = {pixels, s->channels},
+                                         [WEIGHTS] = {s->filters, s->channels},
+                                         [OUTPUT] = {pixels, s->filters}};
+
+    for (int i = 0; i < TENSORS; i++) {
+        int turned = i + key->result == WEIGHTS + OUTPUT && i != key->result;
+        const dnnl_dims_t dims = {side[i][turned], side[i][!turned]};
+        must(layout_open(&l[i], 2, dims, type[i], turned ? dnnl_ba : dnnl_ab), "describe a matrix");
+    }
+}
+
+static void open_product(struct convolution *c)
+{
+    static const int argument[TENSORS][TENSORS] = {
+        [INPUT] = {DNNL_ARG_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_SRC},
+        [WEIGHTS] = {DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SRC},
+        [OUTPUT] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
+    };
+    const struct key *key = &c->key;
+    int result = key->result, first = result == OUTPUT ? INPUT : OUTPUT;
+    int second = result == WEIGHTS ? INPUT : WEIGHTS;
+    dnnl_primitive_attr_t attributes =
+        result != OUTPUT && !key->nhwc[result] ? open_adding() : NULL;
+    dnnl_data_type_t given[TENSORS], type[TENSORS];
+    dnnl_primitive_desc_t d = NULL;
+    layout plain[TENSORS], factor[TENSORS];
+    dnnl_status_t failed;
+
+    find_types(key, given, type);
+    open_matrices(key, given, plain);
+    open_matrices(key, type, factor);
+    failed =
+        describe_product(&d, &factor[first], &factor[second], &factor[result], attributes, engine);
+    c->argument = argument[result];
+    if (!is_illegal(key)) {
+        compile(c, d, failed);
+    }
+    for (int i = 0; i < TENSORS; i++) {
+        open_operand(&c->operand[i], &plain[i], ref(&factor[i]), 0, 0);
+        layout_close(&plain[i]);
+        layout_close(&factor[i]);
+    }
+    dnnl_primitive_desc_destroy(d);
+    dnnl_primitive_attr_destroy(attributes);
+}
+
+/* ---- the processor ---- */
 
 static int is_amd(void)
 {
@@ -481,21 +607,23 @@ static struct convolution *look_up(const struct cmn_convolution *shape, int resu
                       .result = result,
                       .in_bf16 = in_bf16,
                       .nhwc = {[INPUT] = data->input_in_nhwc, [OUTPUT] = data->output_in_nhwc},
-                      .one_order = data->is_one_order};
+                      .is_connected = data->is_connected};
     struct convolution *c;
 
     if (!engine) {
         limit();
         must(dnnl_engine_create(&engine, dnnl_cpu, 0), "start");
         must(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags), "start");
-        /* oneDNN gets as many threads as the rank's matrix products. */
-        omp_set_num_threads(openblas_get_num_threads());
     }
     HASH_FIND(hh, convolutions, &key, sizeof key, c);
     if (!c) {
         c = cmn_calloc(1, sizeof *c);
         c->key = key;
-        open_convolution(c);
+        if (is_product(&key)) {
+            open_product(c);
+        } else {
+            open_convolution(c);
+        }
         HASH_ADD(hh, convolutions, key, sizeof c->key, c);
     }
     return c;
@@ -598,7 +726,7 @@ int cmn_convolution_multiply(const struct cmn_convolution *shape, int result,
     for (int i = 0; there && i < TENSORS; i++) {
         struct operand *o = &c->operand[i];
         bring(o, i, result, data[i]);
-        arguments[i] = (dnnl_exec_arg_t){argument[result][i], o->reorder ? o->blocked : o->plain};
+        arguments[i] = (dnnl_exec_arg_t){c->argument[i], o->reorder ? o->blocked : o->plain};
     }
     reordered.operand = NULL;
     if (there) {
@@ -641,6 +769,7 @@ void cmn_convolution_use(int on)
 int cmn_convolution_use_bf16(int on)
 {
     in_bf16 = on;
+    omp_set_num_threads(openblas_get_num_threads());
     return knows_bf16();
 }
 

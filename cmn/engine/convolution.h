@@ -13,9 +13,9 @@ struct cmn_convolution_data {
     float *weights;
     void *output;
     int input_in_nhwc, output_in_nhwc;
-    /* Floats have the order NHWC, too: the images are a connected layer's, all in one, whose pixels
-     * are the rows of Darknet's matrices. */
-    int is_one_order;
+    /* The layer is a connected one, in bf16: one image, whose pixels are the rows of Darknet's
+     * matrices, so that NHWC is the order of floats, too. */
+    int is_connected;
 };
 
 /* Local, thread-safe. Computes one of the three products (enum cmn_convolution_result). The output
@@ -40,9 +40,10 @@ void cmn_convolution_hold_weights(int now);
  * the caller computes. */
 void cmn_convolution_use(int on);
 
-/* Local. From now on, if `on` is set, the factors of products are rounded to bf16 (7 bits of
- * mantissa), and added up in 32 bits. Returns 0 if the processor, or the program, cannot. Where bf16
- * is used at all, call it before the others. */
+/* Local. Gives oneDNN, and the loops of engine/nhwc_images.h, as many threads as OpenBLAS has. From
+ * now on, if `on` is set, the factors of products are rounded to bf16 (7 bits of mantissa), and
+ * added up in 32 bits. Returns 0 if the processor, or the program, cannot. Where layers are computed
+ * in NHWC, call it before the others. */
 int cmn_convolution_use_bf16(int on);
 
 /* Local. Returns a line that names the kernels that oneDNN uses on this processor, or "" without

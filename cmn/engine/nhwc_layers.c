@@ -127,10 +127,16 @@ static int is_pixel(const layer *l)
     return l->out_h == 1 && l->out_w == 1;
 }
 
+/* In 32 bits OpenBLAS computes a connected layer: oneDNN would have to reorder its weights. */
+static int by_openblas(const layer *l, int in_bf16)
+{
+    return l->type == CONNECTED && !in_bf16;
+}
+
 static struct cmn_convolution_data kept_data(const layer *l, int input, int output)
 {
     return (struct cmn_convolution_data){
-        .input_in_nhwc = input, .output_in_nhwc = output, .is_one_order = l->type == CONNECTED};
+        .input_in_nhwc = input, .output_in_nhwc = output, .is_connected = l->type == CONNECTED};
 }
 
 static int joins_equal_sizes(const network *net, const layer *route)
@@ -157,11 +163,11 @@ static int can_compute(const network *net, int i)
         return 0;
     }
     switch (l->type) {
-    case CONNECTED: /* in 32 bits OpenBLAS has no layout of its own */
+    case CONNECTED:
     case CONVOLUTIONAL:
-        return slope_of(l) >= 0 && (l->type == CONVOLUTIONAL || plan.in_bf16) &&
-               cmn_convolution_knows(&view.convolution, &all) &&
-               cmn_convolution_knows(&view.convolution, &in);
+        return slope_of(l) >= 0 &&
+               (by_openblas(l, plan.in_bf16) || (cmn_convolution_knows(&view.convolution, &all) &&
+                                                 cmn_convolution_knows(&view.convolution, &in)));
     case SHORTCUT:
         return slope_of(l) >= 0 && other->outputs == l->outputs && other->out_c == l->out_c;
     case UPSAMPLE:
@@ -347,12 +353,28 @@ static void find_statistics(const layer *l, const void *x, double *sums)
     }
 }
 
+/* As cmn_convolution_multiply(). */
+static void multiply_matrices(const layer *l, int result, const struct cmn_convolution_data *d)
+{
+    int m = l->batch, n = l->outputs, k = l->inputs;
+
+    if (result == CMN_OUTPUT) {
+        gemm(0, 1, m, n, k, 1, d->input, k, d->weights, k, 0, d->output, n);
+    } else if (result == CMN_WEIGHTS) {
+        gemm(1, 0, n, k, m, 1, d->output, n, d->input, k, 1, d->weights, k);
+    } else {
+        gemm(0, 0, m, k, n, 1, d->output, n, d->weights, k, !d->input_in_nhwc, d->input, k);
+    }
+}
+
 static void multiply(const layer *l, int result, const struct cmn_convolution_data *data)
 {
     struct cmn_tree_view view = cmn_tree_view(l);
 
     plan.trainer.progress(plan.trainer.self);
-    if (!cmn_convolution_multiply(&view.convolution, result, data)) {
+    if (by_openblas(l, plan.in_bf16)) {
+        multiply_matrices(l, result, data);
+    } else if (!cmn_convolution_multiply(&view.convolution, result, data)) {
         cmn_fatal("oneDNN cannot compute a convolution that it could compute before");
     }
 }
@@ -386,7 +408,7 @@ static void forward_convolution(const layer *l, const struct cmn_tree_pass *p)
                                         .output = x,
                                         .input_in_nhwc = input_is_kept(p),
                                         .output_in_nhwc = kept || l->batch_normalize,
-                                        .is_one_order = l->type == CONNECTED};
+                                        .is_connected = l->type == CONNECTED};
     struct cmn_pixels pixels = pixels_of(l);
     struct filters f = open_filters(l);
     struct cmn_map map;
@@ -485,7 +507,7 @@ static void backward_convolution(const layer *l, const struct cmn_tree_pass *p)
                                         .output = delta_of_x(l, p),
                                         .input_in_nhwc = input_is_kept(p),
                                         .output_in_nhwc = 1,
-                                        .is_one_order = l->type == CONNECTED};
+                                        .is_connected = l->type == CONNECTED};
     size_t values = (size_t)l->inputs * (size_t)l->batch;
     void *delta = p->delta;
     int overwrites;
@@ -671,38 +693,22 @@ struct trial {
     float *input, *output, *gradient;
 };
 
-/* In 32 bits OpenBLAS computes a connected layer. */
-static void multiply_matrices(const layer *l, const struct trial *t)
-{
-    int m = l->batch, n = l->outputs, k = l->inputs;
-
-    gemm(0, 1, m, n, k, 1, t->input, k, l->weights, k, 0, t->output, n);
-    gemm(1, 0, n, k, m, 1, t->output, n, t->input, k, 0, t->gradient, k);
-    gemm(0, 0, m, k, n, 1, t->output, n, l->weights, k, 0, t->input, k);
-}
-
-static void convolve(const layer *l, const struct trial *t)
+/* Returns the seconds of a layer's three products. */
+static double time_of(const layer *l, int in_bf16, const struct trial *t)
 {
     struct cmn_tree_view view = cmn_tree_view(l);
     struct cmn_convolution_data data = kept_data(l, 1, 1);
+    double began = cmn_clock();
 
     data.input = t->input;
     data.output = t->output;
     for (int result = CMN_INPUT; result <= CMN_OUTPUT; result++) {
         data.weights = result == CMN_WEIGHTS ? t->gradient : l->weights;
-        cmn_convolution_multiply(&view.convolution, result, &data);
-    }
-}
-
-/* Returns the seconds of a layer's three products. */
-static double time_of(const layer *l, int in_bf16, const struct trial *t)
-{
-    double began = cmn_clock();
-
-    if (l->type == CONNECTED && !in_bf16) {
-        multiply_matrices(l, t);
-    } else {
-        convolve(l, t);
+        if (by_openblas(l, in_bf16)) {
+            multiply_matrices(l, result, &data);
+        } else {
+            cmn_convolution_multiply(&view.convolution, result, &data);
+        }
     }
     return cmn_clock() - began;
 }
