@@ -76,6 +76,8 @@ peer() {
 ddp() { peer ddp "$@"; }
 ddp_best() { peer ddp "$@" best; }
 ddp_bf16() { peer ddp "$@" bf16; }
+ddp_compiled() { peer ddp "$@" compiled; }
+ddp_compiled_bf16() { peer ddp "$@" bf16 compiled; }
 ddp_fp16() { peer ddp "$@" best fp16; }
 ddp_powersgd() { peer ddp "$@" best powersgd; }
 chainermn() { peer chainermn "$@"; }
@@ -90,14 +92,18 @@ declare -A name=([ours]=darknet-cmn [ours_bf16]='darknet-cmn, bf16' [ours_fp16]=
     [bound]='its products alone' [ddp]='PyTorch DDP' [chainermn]=ChainerMN)
 peers=()
 if "$PYTHON" -c 'import torch.distributed' 2>/dev/null; then
+    # PyTorch 1 compiles nothing, and its hook for PowerSGD needs a GPU.
+    is_new() { "$PYTHON" -c 'import sys, torch; sys.exit(torch.__version__ < "2")'; }
     peers+=(ddp ddp_best ddp_bf16)
     if [[ -n $LINK ]]; then
         peers=(ddp_best ddp_fp16 ddp_bf16)
-        # The hook of PyTorch 1 needs a GPU.
-        "$PYTHON" -c 'import sys, torch; sys.exit(torch.__version__ < "2")' && peers+=(ddp_powersgd)
+        ! is_new || peers+=(ddp_powersgd)
+    elif is_new && type g++ >"$work/errors"; then
+        peers+=(ddp_compiled ddp_compiled_bf16)
     fi
     name[ddp]="PyTorch $("$PYTHON" -c 'import torch; print(torch.__version__)') DDP"
     name[ddp_best]="${name[ddp]}, its best" name[ddp_bf16]="${name[ddp]}, bf16"
+    name[ddp_compiled]="${name[ddp]}, compiled" name[ddp_compiled_bf16]="${name[ddp]}, compiled, bf16"
     name[ddp_fp16]="${name[ddp]}, sends fp16" name[ddp_powersgd]="${name[ddp]}, PowerSGD"
 else
     echo 'PyTorch is left out: install python3-torch'

@@ -118,6 +118,13 @@ static int is_harmless(const char *word)
            !strcmp(word, "--help") || !strcmp(word, "-h");
 }
 
+static int names_darknet(const char *word)
+{
+    const char *slash = strrchr(word, '/'), *name = slash ? slash + 1 : word;
+
+    return !strcmp(name, "darknet") || !strcmp(name, "darknet-gpu");
+}
+
 /* Darknet, also behind another program's name, neither with -cmn nor as `darknet cmn TOOL` or
  * `darknet help`. */
 static int is_alone(char *const *word)
@@ -125,11 +132,10 @@ static int is_alone(char *const *word)
     int alone = 0;
 
     for (int i = 0; word[i]; i++) {
-        const char *slash = strrchr(word[i], '/'), *name = slash ? slash + 1 : word[i];
         if (!strcmp(word[i], "-cmn")) {
             return 0;
         }
-        if (!strcmp(name, "darknet") || !strcmp(name, "darknet-gpu")) {
+        if (names_darknet(word[i])) {
             alone = !word[i + 1] || !is_harmless(word[i + 1]);
         }
     }
@@ -144,6 +150,7 @@ void cmn_command_read(struct cmn_command *c, char **word)
     c->global = 1;
     c->word = word;
     c->alone = is_alone(word);
+    c->is_darknet = names_darknet(word[0]);
     while (word[n]) {
         n++;
     }

@@ -5,6 +5,7 @@
 struct cmn_command {
     char **word;     /* as given, NULL behind the last; the caller's */
     int alone;       /* it is Darknet, and its processes would not work together */
+    int is_darknet;  /* its first word is */
     int trains;      /* `train` is among its words */
     int clear;       /* it starts over with -clear */
     long checkpoint; /* iterations between checkpoints, 0: none */

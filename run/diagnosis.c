@@ -37,6 +37,10 @@ void cmn_observe_event(struct cmn_observed *o, const struct cmn_event *e)
     if (is(e, "training") || is(e, "checkpoint")) {
         snprintf(o->reached, sizeof o->reached, "%.255s", e->text);
     }
+    if (is(e, "leave")) {
+        size_t n = strlen(o->leaving);
+        snprintf(o->leaving + n, sizeof o->leaving - n, "%s ", e->host);
+    }
     if (is(e, "resume")) {
         o->resumed_from = e->iteration;
     }
@@ -377,6 +381,9 @@ struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int 
         return wrong(o, d);
     } else if (o->hung && !o->error) {
         return failed(o, d);
+    } else if ((o->moves || o->leaving[0]) && o->stop_heard && !o->fatal[0]) {
+        d.outcome = CMN_MOVES;
+        snprintf(d.what, sizeof d.what, "the ranks have saved, to continue on other machines");
     } else if (is_stop_request(o->signal ? o->signal : signal_number)) {
         d.outcome = CMN_STOPPED;
         snprintf(d.what, sizeof d.what, "the job was asked to stop by a signal (status %d)",

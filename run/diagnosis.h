@@ -21,15 +21,16 @@ const struct cmn_unreached *cmn_unreached_find(const char *line);
 /* What has been seen of an attempt. */
 struct cmn_observed {
     /* From the ranks' events. */
-    int began;         /* a rank has written an event */
-    int stop_heard;    /* the ranks know that they are to stop */
-    int checkpoint;    /* this attempt has written a checkpoint */
-    int ended;         /* rank 0 has written all, and ends */
-    int start_timeout; /* MPI did not come up: the network, or a process that hangs there */
-    int locked;        /* processes of another job hold the backup folder */
-    int error;         /* the first fatal message says that another attempt would not help */
-    long resumed_from; /* iteration of the checkpoint, or -1 */
-    char reached[256]; /* how far the training has come, in the ranks' own words, or "" */
+    int began;          /* a rank has written an event */
+    int stop_heard;     /* the ranks know that they are to stop */
+    int checkpoint;     /* this attempt has written a checkpoint */
+    int ended;          /* rank 0 has written all, and ends */
+    int start_timeout;  /* MPI did not come up: the network, or a process that hangs there */
+    int locked;         /* processes of another job hold the backup folder */
+    int error;          /* the first fatal message says that another attempt would not help */
+    long resumed_from;  /* iteration of the checkpoint, or -1 */
+    char reached[256];  /* how far the training has come, in the ranks' own words, or "" */
+    char leaving[1024]; /* machines on which a rank was asked to end, each before a blank */
     char fatal[CMN_FATAL_TEXT]; /* the first fatal message, "rank 1 on b: …" */
 
     /* From mpiexec's sentences, for which there is no other source: it alone knows which process
@@ -56,6 +57,7 @@ struct cmn_observed {
 
     int refuted; /* a sentence as of mpiexec said that the job fails, and its ranks continued */
     int hung;    /* mpiexec did not end after a fault, and cmn-run ended it */
+    int moves;   /* cmn-run has asked the ranks to end, as other machines are to be used */
 };
 
 void cmn_observe_nothing(struct cmn_observed *o);
@@ -75,6 +77,7 @@ int cmn_observed_blind(const struct cmn_observed *o);
 enum cmn_outcome {
     CMN_DONE,    /* well */
     CMN_STOPPED, /* somebody asked for it */
+    CMN_MOVES,   /* the ranks have saved, to continue on other machines */
     CMN_WRONG,   /* the next attempt would end that way, too: input, disk, a missing program */
     CMN_FAILED,  /* a rank or a machine failed: worth another attempt */
     CMN_CRASHED  /* the same, but the program itself or its surroundings may be the cause */

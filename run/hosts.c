@@ -64,7 +64,7 @@ void cmn_hosts_parse(struct cmn_hosts *h, const char *list)
     }
 }
 
-static void parse_line(struct cmn_hosts *h, char *line, const char *file, int number)
+static int parse_line(struct cmn_hosts *h, char *line, const char *file, int number)
 {
     char *name, *word;
     int slots = 0;
@@ -72,39 +72,77 @@ static void parse_line(struct cmn_hosts *h, char *line, const char *file, int nu
     line[strcspn(line, "#\r\n")] = '\0';
     name = strtok(line, " \t");
     if (!name) {
-        return;
+        return 0;
     }
     while ((word = strtok(NULL, " \t"))) {
         if (!strncmp(word, "slots=", 6) && !good_slots(word + 6, &slots)) {
-            cmn_run_fatal("%s:%d: %s: write a number from 1 to %d", file, number, word, SLOTS_MAX);
+            return cmn_run_fail("%s:%d: %s: write a number from 1 to %d", file, number, word,
+                                SLOTS_MAX);
         }
     }
     if (!good_name(name)) {
-        cmn_run_fatal("%s:%d: %s is not the name of a machine", file, number, name);
+        return cmn_run_fail("%s:%d: %s is not the name of a machine", file, number, name);
     }
     if (!slots) {
-        cmn_run_fatal("%s:%d: say how many ranks %s takes: slots=N", file, number, name);
+        return cmn_run_fail("%s:%d: say how many ranks %s takes: slots=N", file, number, name);
     }
     add(h, name, slots);
+    return 0;
 }
 
-void cmn_hosts_read(struct cmn_hosts *h, const char *file)
+int cmn_hosts_read(struct cmn_hosts *h, FILE *in, const char *name)
 {
-    FILE *in = fopen(file, "r");
     char *line = NULL;
     size_t bytes = 0;
+    int result = 0;
 
-    for (int number = 1; in && getline(&line, &bytes, in) >= 0; number++) {
-        parse_line(h, line, file, number);
-    }
-    if (!in || ferror(in)) {
-        cmn_run_fatal("-hostfile %s: %s", file, strerror(errno));
-    }
-    if (!h->count) {
-        cmn_run_fatal("-hostfile %s: no machine is in it", file);
+    for (int number = 1; !result && getline(&line, &bytes, in) >= 0; number++) {
+        result = parse_line(h, line, name, number);
     }
     free(line);
-    fclose(in);
+    if (!result && ferror(in)) {
+        result = cmn_run_fail("%s: %s", name, strerror(errno));
+    } else if (!result && !h->count) {
+        result = cmn_run_fail("%s: no machine is in it", name);
+    }
+    return result;
+}
+
+void cmn_hosts_replace(struct cmn_hosts *h, const struct cmn_hosts *list)
+{
+    struct cmn_hosts all = {0};
+
+    for (int i = 0; i < list->count; i++) {
+        const struct cmn_host *new = &list->host[i];
+        add(&all, new->name, new->slots);
+        all.host[i].gone = all.host[i].fresh = 1;
+        for (int k = 0; k < h->count; k++) {
+            if (!strcmp(h->host[k].name, new->name)) {
+                all.host[i] = h->host[k];
+                all.host[i].slots = new->slots;
+            }
+        }
+    }
+    free(h->host);
+    *h = all;
+}
+
+struct cmn_host *cmn_hosts_find(const struct cmn_hosts *h, const char *name)
+{
+    size_t n = strcspn(name, ".");
+
+    for (int i = 0; i < h->count; i++) {
+        if (!strcmp(h->host[i].name, name) ||
+            (strcspn(h->host[i].name, ".") == n && !strncmp(h->host[i].name, name, n))) {
+            return &h->host[i];
+        }
+    }
+    return NULL;
+}
+
+int cmn_host_is_used(const struct cmn_host *h)
+{
+    return !h->gone && !h->left && h->failures < CMN_FAILURES;
 }
 
 char *cmn_hosts_text(const struct cmn_hosts *h)
@@ -115,7 +153,7 @@ char *cmn_hosts_text(const struct cmn_hosts *h)
     FILE *to = open_memstream(&text, &bytes);
 
     for (int i = 0; to && i < h->count; i++) {
-        if (!h->host[i].gone) {
+        if (cmn_host_is_used(&h->host[i])) {
             fprintf(to, "%s%s:%d", comma, h->host[i].name, h->host[i].slots);
             comma = ",";
         }
@@ -131,7 +169,7 @@ int cmn_hosts_ranks(const struct cmn_hosts *h)
     int ranks = 0;
 
     for (int i = 0; i < h->count; i++) {
-        ranks += h->host[i].gone ? 0 : h->host[i].slots;
+        ranks += cmn_host_is_used(&h->host[i]) ? h->host[i].slots : 0;
     }
     return ranks;
 }
@@ -163,31 +201,38 @@ struct probe {
     int output;
 };
 
-struct probes {
+struct cmn_probes {
     struct cmn_hosts *hosts;
     struct probe *probe;
 };
 
-/* With a process on another host that ends at once, such as `true`, mpiexec of Open MPI 5.0.7 hangs
- * in one of ten tries. */
-static int start(struct probe *p, const struct cmn_host *h, char *const *mpiexec)
+static int words_of(char *const *word)
 {
-    char place[CMN_HOST_NAME + 8];
-    char *const tail[] = {"-host", place, "-n", "1", "sleep", "1", NULL};
-    char **argv;
     int n = 0;
 
-    while (mpiexec[n]) {
+    while (word[n]) {
         n++;
     }
+    return n;
+}
+
+static int start(struct probe *p, const struct cmn_host *h, char *const *mpiexec,
+                 char *const *command)
+{
+    char place[CMN_HOST_NAME + 8];
+    char *const where[] = {"-host", place, "-n", "1"};
+    int n = words_of(mpiexec), more = words_of(command) + 1;
+    char **argv;
+
     p->output = memfd_create("cmn-run", MFD_CLOEXEC);
     if (p->output < 0) {
         return cmn_run_fail("%s cannot be asked: %s", h->name, strerror(errno));
     }
     snprintf(place, sizeof place, "%s:1", h->name);
-    argv = cmn_run_realloc(NULL, (size_t)n + sizeof tail / sizeof tail[0], sizeof *argv);
+    argv = cmn_run_realloc(NULL, (size_t)(n + 4 + more), sizeof *argv);
     memcpy(argv, mpiexec, (size_t)n * sizeof *argv);
-    memcpy(argv + n, tail, sizeof tail);
+    memcpy(argv + n, where, sizeof where);
+    memcpy(argv + n + 4, command, (size_t)more * sizeof *argv);
     p->pid = cmn_process_start(argv, p->output, p->output);
     free(argv);
     return p->pid < 0 ? -1 : 0;
@@ -224,10 +269,9 @@ static void read_why(const struct probe *p, struct cmn_host *h)
     }
 }
 
-/* Takes the answers that have come. Returns whether there is nothing to wait for. */
-static int collect(void *of)
+int cmn_probes_collect(void *probes)
 {
-    const struct probes *all = of;
+    struct cmn_probes *all = probes;
     int missing = 0;
 
     for (int i = 0; i < all->hosts->count; i++) {
@@ -243,6 +287,7 @@ static int collect(void *of)
         }
         p->pid = 0;
         h->gone = status != 0;
+        h->left &= !status;
         if (status) {
             read_why(p, h);
         }
@@ -250,33 +295,57 @@ static int collect(void *of)
     return !missing || cmn_stop_signal();
 }
 
-int cmn_hosts_probe(struct cmn_hosts *h, char *const *mpiexec)
+struct cmn_probes *cmn_probes_start(struct cmn_hosts *h, char *const *mpiexec, char *const *command,
+                                    int only_unused)
 {
-    struct probes all = {h, cmn_run_realloc(NULL, (size_t)h->count, sizeof *all.probe)};
+    struct cmn_probes *all = cmn_run_realloc(NULL, 1, sizeof *all);
     int result = 0;
 
+    *all = (struct cmn_probes){h, cmn_run_realloc(NULL, (size_t)h->count, sizeof *all->probe)};
     for (int i = 0; i < h->count; i++) {
-        all.probe[i] = (struct probe){0, -1};
+        all->probe[i] = (struct probe){0, -1};
     }
     for (int i = 0; !result && i < h->count; i++) {
-        h->host[i].gone = 1;
-        h->host[i].wrong = 0;
-        snprintf(h->host[i].why, sizeof h->host[i].why, "no answer within %d s", CMN_PROBE_SECONDS);
-        result = start(&all.probe[i], &h->host[i], mpiexec);
-    }
-    if (!result) {
-        cmn_wait_until(collect, &all, CMN_PROBE_SECONDS);
-        result = cmn_stop_signal() ? -1 : 0;
-    }
-    for (int i = 0; i < h->count; i++) {
-        if (all.probe[i].pid > 0) {
-            cmn_process_kill(all.probe[i].pid);
+        struct cmn_host *host = &h->host[i];
+        if (host->failures == CMN_FAILURES || (only_unused && cmn_host_is_used(host))) {
+            continue;
         }
-        if (all.probe[i].output >= 0) {
-            close(all.probe[i].output);
+        host->gone = 1;
+        host->wrong = 0;
+        snprintf(host->why, sizeof host->why, "no answer within %d s", CMN_PROBE_SECONDS);
+        result = start(&all->probe[i], host, mpiexec, command);
+    }
+    if (result) {
+        cmn_probes_end(all);
+    }
+    return result ? NULL : all;
+}
+
+void cmn_probes_end(struct cmn_probes *p)
+{
+    for (int i = 0; i < p->hosts->count; i++) {
+        if (p->probe[i].pid > 0) {
+            cmn_process_kill(p->probe[i].pid);
+            p->hosts->host[i].left = 0;
+        }
+        if (p->probe[i].output >= 0) {
+            close(p->probe[i].output);
         }
     }
-    free(all.probe);
+    free(p->probe);
+    free(p);
+}
+
+/* With a process on another host that ends at once, such as `true`, mpiexec of Open MPI 5.0.7 hangs
+ * in one of ten tries. */
+int cmn_hosts_probe(struct cmn_hosts *h, char *const *mpiexec)
+{
+    struct cmn_probes *all = cmn_probes_start(h, mpiexec, (char *[]){"sleep", "1", NULL}, 0);
+
+    if (all) {
+        cmn_wait_until(cmn_probes_collect, all, CMN_PROBE_SECONDS);
+        cmn_probes_end(all);
+    }
     cmn_process_end_rest(1);
-    return result;
+    return all && !cmn_stop_signal() ? 0 : -1;
 }

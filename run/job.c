@@ -28,6 +28,7 @@ static const double REST = 2, LEFT = 10;
 struct job {
     pid_t pid;
     struct cmn_observed *observed;
+    int (*moves)(void);
     struct cmn_event_filter filter;
     char line[LINE]; /* of what is no event: for mpiexec's sentences */
     size_t n;
@@ -45,10 +46,18 @@ struct job {
 /* The first sign of a fault goes into the journal when it comes. */
 static void note_fault(struct job *j, const char *text)
 {
-    if (!j->fault && cmn_observed_fault(j->observed)) {
-        cmn_journal("fault", "%s", text);
-        j->fault = cmn_clock();
+    const struct cmn_observed *o = j->observed;
+
+    if (j->fault || !cmn_observed_fault(o)) {
+        return;
     }
+    if (o->signal) {
+        cmn_journal("fault", "rank %d on %s ended by signal %d (%s)", o->rank, o->host, o->signal,
+                    strsignal(o->signal));
+    } else {
+        cmn_journal("fault", "%s", text);
+    }
+    j->fault = cmn_clock();
 }
 
 static void end_line(struct job *j)
@@ -56,7 +65,7 @@ static void end_line(struct job *j)
     j->line[j->n] = '\0';
     j->n = 0;
     cmn_observe_mpiexec(j->observed, j->line);
-    note_fault(j, j->observed->signal ? j->observed->sentence : j->line);
+    note_fault(j, j->line);
 }
 
 static void take_event(struct job *j, const struct cmn_event *e)
@@ -108,7 +117,7 @@ static void show(struct job *j, const char *text, size_t n)
     enum { LINE_OF_BOX = 40, HELD = 128 };
     static const char dash[HELD] = {[0 ... HELD - 1] = '-'};
 
-    if (!j->stops) {
+    if (!j->stops && !j->observed->moves) {
         cmn_run_stderr_write(text, n);
     }
     for (; n; n--, text++) {
@@ -118,7 +127,7 @@ static void show(struct job *j, const char *text, size_t n)
         }
         if (*text == '\n' && !j->begun && j->dashes >= LINE_OF_BOX) {
             j->boxed = !j->boxed;
-        } else if (j->stops && !j->boxed) {
+        } else if ((j->stops || j->observed->moves) && !j->boxed) {
             cmn_run_stderr_write(dash, j->dashes < HELD ? j->dashes : HELD);
             cmn_run_stderr_write(text, 1);
         }
@@ -184,9 +193,21 @@ static void ask_again(struct job *j)
 {
     double now = cmn_clock();
 
-    if (j->stops == 1 && !j->observed->stop_heard && !j->fault && now - j->asked >= ASK_AGAIN) {
+    if ((j->stops == 1 || (!j->stops && j->observed->moves)) && !j->observed->stop_heard &&
+        !j->fault && now - j->asked >= ASK_AGAIN) {
         kill(j->pid, SIGUSR1);
         j->asked = now;
+    }
+}
+
+/* Asks the ranks to save and to end where they are to continue on other machines. */
+static void look_out(struct job *j)
+{
+    if (j->moves && j->observed->reached[0] && !j->observed->moves && !j->observed->stop_heard &&
+        !j->observed->ended && !j->stops && !j->fault && j->moves()) {
+        j->observed->moves = 1;
+        j->asked = cmn_clock();
+        kill(j->pid, SIGUSR1);
     }
 }
 
@@ -247,6 +268,7 @@ static void watch(struct job *j, int fd, int *status)
         if (found & CMN_READABLE) {
             open = pass_on(j, fd);
         }
+        look_out(j);
         ask_again(j);
         report_stopped(j);
         end_what_hangs(j);
@@ -269,9 +291,9 @@ static void watch(struct job *j, int fd, int *status)
     end_line(j);
 }
 
-int cmn_job_run(char *const *argv, struct cmn_observed *observed, int *status)
+int cmn_job_run(char *const *argv, int (*moves)(void), struct cmn_observed *observed, int *status)
 {
-    struct job j = {.observed = observed};
+    struct job j = {.observed = observed, .moves = moves};
     int ends[2], killed;
 
     cmn_observe_nothing(observed);

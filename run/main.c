@@ -10,6 +10,7 @@
 
 #include "command.h"
 #include "job.h"
+#include "lookout.h"
 #include "messages.h"
 #include "mpiexec.h"
 #include "options.h"
@@ -18,6 +19,7 @@
 enum {
     FAILED_STATUS = 75, /* as the ranks' own: another attempt may succeed */
     PAUSE_MAX = 60,     /* seconds */
+    SHORT = 10,         /* seconds; after an attempt that lasted longer none is waited */
     SAME_CRASHES = 2,   /* in a row, from the same checkpoint */
     RETRIES = 3         /* by default, where there are checkpoints */
 };
@@ -31,6 +33,8 @@ struct run {
     int crash;    /* that status */
     long from;    /* iteration at which the last attempt began */
     int ranks;    /* of the attempt before */
+    int moves;    /* it ended to continue on machines that have just answered */
+    double began; /* when the last attempt began */
 };
 
 /* ---- machines ---- */
@@ -80,8 +84,11 @@ static int find_machines(struct run *r)
     double until = cmn_clock() + (double)r->options.wait;
     int reported = 0;
 
-    if (!h->count) {
+    if (!h->count || r->moves) {
         return 0;
+    }
+    if (r->attempts) {
+        cmn_lookout_read(&r->options);
     }
     for (;;) {
         if (probe(r)) {
@@ -144,6 +151,70 @@ static char **words(const struct run *r, char *hosts, char ranks[32])
     return cmn_mpiexec_words(&r->options, hosts, r->ranks ? ranks : "", r->command.word);
 }
 
+/* What a machine that comes must be able to run before ranks do. */
+static char *const *check_of(const struct cmn_command *c)
+{
+    static char *check[] = {NULL, "cmn", "check", NULL}, *sleep[] = {"sleep", "1", NULL};
+
+    check[0] = c->word[0];
+    return c->is_darknet ? check : sleep;
+}
+
+/* Runs mpiexec. A training that makes checkpoints moves with its machines. */
+static int run_job(struct run *r, char **argv, struct cmn_observed *o, int *status)
+{
+    int moves = r->options.hosts.count && r->command.checkpoint && r->options.retries, result;
+
+    if (!moves) {
+        return cmn_job_run(argv, NULL, o, status);
+    }
+    cmn_lookout_begin(&r->options, check_of(&r->command));
+    result = cmn_job_run(argv, cmn_lookout_sees_others, o, status);
+    cmn_lookout_end();
+    return result;
+}
+
+/* Machines on which a rank was asked to end are not used until they have been away. */
+static void leave(struct run *r, const struct cmn_observed *o)
+{
+    char *rest = strdupa(o->leaving), *name;
+
+    while ((name = strsep(&rest, " "))) {
+        struct cmn_host *h = name[0] ? cmn_hosts_find(&r->options.hosts, name) : NULL;
+        if (h && !h->left) {
+            h->left = 1;
+            cmn_journal_say("gone", "%s:%d was asked to end: continuing without it", h->name,
+                            h->slots);
+        }
+    }
+}
+
+/* A machine that has come counts as good once an attempt with it has written a checkpoint. Until then
+ * it is the one that fails, whatever the ranks say. */
+static void judge(struct run *r, const struct cmn_observed *o, struct cmn_diagnosis *d)
+{
+    int failed = d->outcome == CMN_FAILED || d->outcome == CMN_CRASHED || d->outcome == CMN_WRONG;
+
+    for (int i = 0; i < r->options.hosts.count; i++) {
+        struct cmn_host *h = &r->options.hosts.host[i];
+        if (!h->fresh || !h->runs) {
+            continue;
+        }
+        if (o->checkpoint) {
+            h->fresh = h->failures = 0;
+        } else if (failed) {
+            d->outcome = CMN_FAILED;
+            h->failures++;
+        }
+        if (h->failures == CMN_FAILURES) {
+            cmn_journal_say("gone",
+                            "%s:%d has come, and %d attempts with it failed: continuing "
+                            "without it",
+                            h->name, h->slots, CMN_FAILURES);
+        }
+    }
+}
+
 /* What this machine lacks, such as room for a process, may be there again in a moment: after the
  * first attempt that is a failure as others are. */
 static void not_started(struct cmn_observed *o, struct cmn_diagnosis *d)
@@ -164,11 +235,15 @@ static int attempt(struct run *r, struct cmn_observed *o, struct cmn_diagnosis *
 
     report_ranks(r, h->count ? cmn_hosts_ranks(h) : (int)r->options.ranks);
     argv = words(r, hosts, ranks);
+    for (int i = 0; i < h->count; i++) {
+        h->host[i].runs = cmn_host_is_used(&h->host[i]);
+    }
     r->attempts++;
     snprintf(number, sizeof number, "%d", r->attempts);
     setenv("OMPI_CMN_ATTEMPT", number, 1); /* what an older attempt has locked is this one's */
     journal_start(r, argv);
-    result = cmn_job_run(argv, o, &status);
+    r->began = cmn_clock();
+    result = run_job(r, argv, o, &status);
     free(argv);
     free(hosts);
     if (result) {
@@ -184,8 +259,11 @@ static int attempt(struct run *r, struct cmn_observed *o, struct cmn_diagnosis *
     /* Slurm sets it where it has queued the job again: what ran before may still be ending. */
     again = r->attempts > 1 || getenv("SLURM_RESTART_COUNT");
     *d = cmn_diagnose(o, status, cmn_stop_signal(), again);
+    judge(r, o, d);
     cmn_journal(d->outcome == CMN_FAILED || d->outcome == CMN_CRASHED ? "failure" : "end",
                 "status %d: %s", d->status, d->what);
+    leave(r, o);
+    r->moves = d->outcome == CMN_MOVES && cmn_hosts_ranks(&r->options.hosts);
     return 0;
 }
 
@@ -218,7 +296,11 @@ static int decide(struct run *r, const struct cmn_observed *o, const struct cmn_
     if (d->outcome == CMN_DONE || d->outcome == CMN_WRONG) {
         return d->status;
     }
-    if (d->outcome == CMN_STOPPED) {
+    if (r->moves) {
+        r->failed = 0;
+        return -1;
+    }
+    if (d->outcome == CMN_STOPPED || d->outcome == CMN_MOVES) {
         /* A rank that mpiexec had to kill, or that died of our signal, says nothing; one that could
          * not save does. */
         return cmn_stop_signal() && (d->status >= 128 || o->signal == SIGUSR1 || !o->fatal[0])
@@ -251,6 +333,10 @@ static int decide(struct run *r, const struct cmn_observed *o, const struct cmn_
         cmn_journal_say("give-up", "%ld attempt%s without a new checkpoint (-retries %ld)",
                         r->failed, r->failed == 1 ? "" : "s", r->options.retries);
         return FAILED_STATUS;
+    }
+    if (r->failed == 1 && cmn_clock() - r->began > SHORT) {
+        cmn_journal("pause", "starting again (retry 1 of %ld)", r->options.retries);
+        return -1;
     }
     for (long i = 1; i < r->failed && pause < PAUSE_MAX; i++) {
         pause *= 2;
@@ -412,13 +498,16 @@ int main(int argc, char **argv)
     if (!r.options.dry_run) {
         cmn_journal_open(r.options.journal, r.options.journal_given);
     }
+    cmn_signals_open();
+    if (cmn_lookout_read(&r.options)) {
+        return 1;
+    }
     choose(&r);
     if (r.options.dry_run) {
         return print_line(&r);
     }
     cmn_event_open();
     have_ssh_ask_nobody();
-    cmn_signals_open();
     cmn_run_stderr_open();
     status = run(&r);
     await_reader();

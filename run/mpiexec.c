@@ -72,7 +72,7 @@ int cmn_mpiexec_is_here(const struct cmn_run_options *o)
             return 0;
         }
     }
-    return !o->hosts.count && !o->mpi_names_machines;
+    return !cmn_run_options_list(o) && !o->mpi_names_machines;
 }
 
 enum when { ALWAYS, AS_ROOT, MORE_RANKS_THAN_CORES, SEVERAL_MACHINES };

@@ -17,7 +17,13 @@ static const struct {
     {"n", "N", "number of ranks; without it one for each core of this machine"},
     {"np", "N", "the same"},
     {"hosts", "a:4,b:4", "machines, and how many ranks each takes"},
-    {"hostfile", "FILE", "the same from a hostfile of Open MPI, with lines NAME slots=N"},
+    {"hostfile", "FILE",
+     "the same from a hostfile of Open MPI, with lines NAME slots=N; it is read again when it "
+     "changes"},
+    {"discover", "COMMAND", "the same from what this command prints every -settle seconds"},
+    {"settle", "SECONDS",
+     "how long a training runs at least before it moves to machines that have come, or from those "
+     "that are no longer in the list; default 10"},
     {"dry-run", NULL, "print the mpiexec line, and start nothing"},
     {"retries", "K",
      "attempts after the first without a new checkpoint in between; default 3, or 0 where "
@@ -33,7 +39,22 @@ static const struct {
     {"help", NULL, "print this help"},
 };
 
-enum { RANKS, NP, HOSTS, HOSTFILE, DRY_RUN, RETRIES, WAIT, JOURNAL, MPI, LIST, HELP, OPTIONS };
+enum {
+    RANKS,
+    NP,
+    HOSTS,
+    HOSTFILE,
+    DISCOVER,
+    SETTLE,
+    DRY_RUN,
+    RETRIES,
+    WAIT,
+    JOURNAL,
+    MPI,
+    LIST,
+    HELP,
+    OPTIONS
+};
 
 static _Noreturn void help(void)
 {
@@ -123,7 +144,13 @@ static void set(struct cmn_run_options *o, int option, char *value)
         cmn_hosts_parse(&o->hosts, value);
         break;
     case HOSTFILE:
-        cmn_hosts_read(&o->hosts, value);
+        o->hostfile = value;
+        break;
+    case DISCOVER:
+        o->discover = value;
+        break;
+    case SETTLE:
+        o->settle = number(option, value, 0);
         break;
     case RANKS:
     case NP:
@@ -175,6 +202,11 @@ static int values_of(char *const *word, int i)
 }
 
 /* Of what cmn-run tells mpiexec itself mpiexec would silently take one. */
+int cmn_run_options_list(const struct cmn_run_options *o)
+{
+    return o->hosts.count || o->hostfile || o->discover;
+}
+
 static void check_mpi(struct cmn_run_options *o)
 {
     static const struct {
@@ -198,10 +230,10 @@ static void check_mpi(struct cmn_run_options *o)
                 continue;
             }
             o->mpi_names_machines |= !is_ranks;
-            if (is_ranks || o->hosts.count) {
+            if (is_ranks || cmn_run_options_list(o)) {
                 cmn_run_fatal("-mpi '%s ...': cmn-run itself tells mpiexec: give it %s", word,
-                              is_ranks && o->hosts.count ? "-hosts node1:4,node2:4"
-                                                         : ours[k].instead);
+                              is_ranks && cmn_run_options_list(o) ? "-hosts node1:4,node2:4"
+                                                                  : ours[k].instead);
             }
         }
     }
@@ -209,7 +241,10 @@ static void check_mpi(struct cmn_run_options *o)
 
 static void check(struct cmn_run_options *o)
 {
-    if (o->ranks && o->hosts.count) {
+    if (!!o->hosts.count + !!o->hostfile + !!o->discover > 1) {
+        cmn_run_fatal("one of -hosts, -hostfile and -discover names the machines");
+    }
+    if (o->ranks && cmn_run_options_list(o)) {
         cmn_run_fatal("-n: the machines say how many ranks there are: -hosts node1:4,node2:4");
     }
     check_mpi(o);
@@ -258,7 +293,7 @@ void cmn_run_options_read(struct cmn_run_options *o, int argc, char **argv)
         names[i] = (struct option){table[i].name, table[i].value ? required_argument : no_argument,
                                    NULL, i};
     }
-    *o = (struct cmn_run_options){.retries = -1, .journal = "cmn-run.log"};
+    *o = (struct cmn_run_options){.retries = -1, .settle = 10, .journal = "cmn-run.log"};
     o->mpi = cmn_run_realloc(NULL, 1, sizeof *o->mpi);
     o->mpi[0] = NULL;
     opterr = 0;

@@ -6,6 +6,8 @@
 
 struct cmn_run_options {
     struct cmn_hosts hosts;
+    const char *hostfile, *discover; /* where the machines stand; NULL: not given */
+    long settle;  /* seconds from a start until machines that have changed may lead to another */
     long ranks;   /* -n; 0: not given */
     long retries; /* attempts without progress after the first; -1: not given */
     long wait;    /* seconds for a machine that is gone */
@@ -16,6 +18,9 @@ struct cmn_run_options {
     int mpi_names_machines;
     char **command; /* the same, part of argv */
 };
+
+/* Returns whether the machines are named. */
+int cmn_run_options_list(const struct cmn_run_options *o);
 
 /* Reads the command line. Prints the help, or what is wrong, and exits where there is nothing to
  * run. argv stays the caller's, and is changed. */

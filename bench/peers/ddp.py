@@ -1,10 +1,10 @@
 """Speed of PyTorch DistributedDataParallel on the nets of bench/peers.sh.
 
-mpiexec -n RANKS python3 ddp.py NET BATCH STEPS WARM [best] [bf16] [fp16|powersgd]: BATCH images a rank and step. Rank 0 prints images/s.
+mpiexec -n RANKS python3 ddp.py NET BATCH STEPS WARM [best] [bf16] [compiled] [fp16|powersgd]: BATCH images a rank and step. Rank 0 prints images/s.
 Images are random numbers in memory, so nothing is loaded or decoded. Without a word behind it as PyTorch's tutorial has it;
 best: images and weights with channels last, an optimizer over all tensors at once, gradients that are views of DDP's buckets,
-and a graph that is declared not to change; bf16: that, and autocast to bf16; fp16, powersgd: that, and DDP's hook of this name
-(PowerSGD of rank 4, as cmn_compress=powersgd) for gradients on their way.
+and a graph that is declared not to change; bf16: that, and autocast to bf16; compiled: that, by torch.compile; fp16, powersgd: that, and DDP's hook
+of this name (PowerSGD of rank 4, as cmn_compress=powersgd) for gradients on their way.
 """
 import contextlib
 import os
@@ -73,6 +73,8 @@ images, labels = list(torch.rand(8, batch, *shape)), torch.randint(10, (8, batch
 if best and len(shape) == 3:
     net = net.to(memory_format=torch.channels_last)
     images = [i.contiguous(memory_format=torch.channels_last) for i in images]
+if "compiled" in words:
+    net = torch.compile(net)
 if size > 1:
     net = nn.parallel.DistributedDataParallel(net, gradient_as_bucket_view=best, static_graph=best)
     if "fp16" in words:

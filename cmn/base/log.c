@@ -132,6 +132,18 @@ void cmn_say(const char *format, ...)
     va_end(args);
 }
 
+void cmn_tell(const char *format, ...)
+{
+    va_list args;
+
+    if (self.rank != 0) {
+        return;
+    }
+    va_start(args, format);
+    say(NULL, format, args);
+    va_end(args);
+}
+
 void cmn_warn(const char *format, ...)
 {
     va_list args;

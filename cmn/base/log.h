@@ -38,8 +38,12 @@ int cmn_fail_in(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * ranks. */
 void cmn_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Does the same even after cmn_say_nothing(). It is for what became of people's work, and for where
- * a training resumes. cmn-run gets the line as an event `warning`. */
+/* Does the same even after cmn_say_nothing(). It is for where a training resumes, and how it
+ * ends. */
+void cmn_tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Does the same as cmn_tell(). It is for what became of people's work. cmn-run gets the line as an
+ * event `warning`. */
 void cmn_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Thread-safe. The same on any rank, which the line then names: for what only one rank has seen, such

@@ -19,7 +19,7 @@ static void note(int signal_number)
 {
     int saved = errno;
 
-    requested = signal_number == SIGUSR1 ? SIGTERM : signal_number;
+    requested = signal_number;
     for (int i = 0; i < 2; i++) {
         if (no_wait[i] >= 0) {
             fcntl(STDOUT_FILENO + i, F_SETFL, no_wait[i]);
@@ -67,5 +67,10 @@ void cmn_stop_leave_to_main(void)
 
 int cmn_stop_requested(void)
 {
-    return requested;
+    return requested == SIGUSR1 ? SIGTERM : requested;
+}
+
+int cmn_stop_is_of_host(void)
+{
+    return requested == SIGTERM;
 }

@@ -14,4 +14,8 @@ void cmn_stop_leave_to_main(void);
 /* Returns the signal that came, SIGINT or SIGTERM, or 0. */
 int cmn_stop_requested(void);
 
+/* Returns whether that was SIGTERM itself: somebody on this host has sent it, where a launcher's
+ * request for all ranks is SIGUSR1. */
+int cmn_stop_is_of_host(void);
+
 #endif

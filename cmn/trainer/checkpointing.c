@@ -171,7 +171,7 @@ static void report_results(struct cmn_checkpointing *c)
     }
     if (written >= 0 && !c->announced) {
         cmn_report_clear(c->session->report);
-        cmn_warn("first checkpoint on the disk: %s/%s-%ld.checkpoint", c->session->backup,
+        cmn_tell("first checkpoint on the disk: %s/%s-%ld.checkpoint", c->session->backup,
                  c->model->name, written);
     }
     if (written >= 0 && written != c->announced) {

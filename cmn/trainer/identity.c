@@ -482,9 +482,9 @@ void cmn_identity_tell_origin(struct cmn_checkpointing *c)
         return;
     }
     if (c->file->iteration == (long)now) {
-        cmn_warn("resumed from %s, iteration %zu", c->file->path, now);
+        cmn_tell("resumed from %s, iteration %zu", c->file->path, now);
     } else {
-        cmn_warn("resumed from %s, iteration %zu: a step has another number of images now, and "
+        cmn_tell("resumed from %s, iteration %zu: a step has another number of images now, and "
                  "iterations are counted anew from the images seen",
                  c->file->path, now);
     }

@@ -34,8 +34,12 @@ static void after_step(void *self, struct cmn_step *p)
     }
     s->stop_signal = p->interrupts > 0 ? SIGINT : SIGTERM;
     cmn_net_stop_after_this_iteration(p->model->net);
+    if (cmn_stop_is_of_host()) {
+        /* cmn-run continues without this host. */
+        cmn_job_event("leave", cmn_step_iteration(p), "");
+    }
     cmn_report_clear(s->report);
-    cmn_warn("asked to stop (signal %d): the training ends after iteration %ld, with its weights "
+    cmn_tell("asked to stop (signal %d): the training ends after iteration %ld, with its weights "
              "saved",
              s->stop_signal, cmn_step_iteration(p));
     if (s->topology.rank == 0) {
