@@ -160,12 +160,17 @@ static char *const *check_of(const struct cmn_command *c)
     return c->is_darknet ? check : sleep;
 }
 
-/* Runs mpiexec. A training that makes checkpoints moves with its machines. */
+/* A training that makes checkpoints moves with its machines. */
+static int can_move(const struct run *r)
+{
+    return r->options.hosts.count && r->command.checkpoint && r->options.retries;
+}
+
 static int run_job(struct run *r, char **argv, struct cmn_observed *o, int *status)
 {
-    int moves = r->options.hosts.count && r->command.checkpoint && r->options.retries, result;
+    int result;
 
-    if (!moves) {
+    if (!can_move(r)) {
         return cmn_job_run(argv, NULL, o, status);
     }
     cmn_lookout_begin(&r->options, check_of(&r->command));
@@ -174,18 +179,25 @@ static int run_job(struct run *r, char **argv, struct cmn_observed *o, int *stat
     return result;
 }
 
-/* Machines on which a rank was asked to end are not used until they have been away. */
-static void leave(struct run *r, const struct cmn_observed *o)
+/* Machines on which a rank was asked to end are not used until they have been away. Where none would
+ * be left, that was a request to stop. */
+static void leave(struct run *r, const struct cmn_observed *o, struct cmn_diagnosis *d)
 {
     char *rest = strdupa(o->leaving), *name;
 
-    while ((name = strsep(&rest, " "))) {
+    while (can_move(r) && (name = strsep(&rest, " "))) {
         struct cmn_host *h = name[0] ? cmn_hosts_find(&r->options.hosts, name) : NULL;
         if (h && !h->left) {
             h->left = 1;
             cmn_journal_say("gone", "%s:%d was asked to end: continuing without it", h->name,
                             h->slots);
         }
+    }
+    r->moves = d->outcome == CMN_MOVES && can_move(r) && cmn_hosts_ranks(&r->options.hosts);
+    if (d->outcome == CMN_MOVES && !r->moves) {
+        d->outcome = CMN_STOPPED;
+        snprintf(d->what, sizeof d->what, "the job was asked to stop by a signal (status %d)",
+                 d->status);
     }
 }
 
@@ -260,10 +272,9 @@ static int attempt(struct run *r, struct cmn_observed *o, struct cmn_diagnosis *
     again = r->attempts > 1 || getenv("SLURM_RESTART_COUNT");
     *d = cmn_diagnose(o, status, cmn_stop_signal(), again);
     judge(r, o, d);
+    leave(r, o, d);
     cmn_journal(d->outcome == CMN_FAILED || d->outcome == CMN_CRASHED ? "failure" : "end",
                 "status %d: %s", d->status, d->what);
-    leave(r, o);
-    r->moves = d->outcome == CMN_MOVES && cmn_hosts_ranks(&r->options.hosts);
     return 0;
 }
 
@@ -300,7 +311,7 @@ static int decide(struct run *r, const struct cmn_observed *o, const struct cmn_
         r->failed = 0;
         return -1;
     }
-    if (d->outcome == CMN_STOPPED || d->outcome == CMN_MOVES) {
+    if (d->outcome == CMN_STOPPED) {
         /* A rank that mpiexec had to kill, or that died of our signal, says nothing; one that could
          * not save does. */
         return cmn_stop_signal() && (d->status >= 128 || o->signal == SIGUSR1 || !o->fatal[0])

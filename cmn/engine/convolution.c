@@ -769,8 +769,13 @@ void cmn_convolution_use(int on)
 int cmn_convolution_use_bf16(int on)
 {
     in_bf16 = on;
-    omp_set_num_threads(openblas_get_num_threads());
+    cmn_convolution_loops_alone(0);
     return knows_bf16();
+}
+
+void cmn_convolution_loops_alone(int alone)
+{
+    omp_set_num_threads(alone ? 1 : openblas_get_num_threads());
 }
 
 const char *cmn_convolution_kernels(void)
@@ -817,6 +822,11 @@ int cmn_convolution_use_bf16(int on)
 {
     (void)on;
     return 0;
+}
+
+void cmn_convolution_loops_alone(int alone)
+{
+    (void)alone;
 }
 
 const char *cmn_convolution_kernels(void)

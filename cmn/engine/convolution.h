@@ -46,6 +46,10 @@ void cmn_convolution_use(int on);
  * in NHWC, call it before the others. */
 int cmn_convolution_use_bf16(int on);
 
+/* Local. Gives the loops of engine/nhwc_images.h one thread until it is called with 0. OpenMP's threads
+ * spin when they have nothing to do, and OpenBLAS's would wait for their cores. */
+void cmn_convolution_loops_alone(int alone);
+
 /* Local. Returns a line that names the kernels that oneDNN uses on this processor, or "" without
  * oneDNN. The text is static. */
 const char *cmn_convolution_kernels(void);

@@ -623,6 +623,7 @@ static int forward(const layer *l, const struct cmn_tree_pass *p)
     switch (l->type) {
     case CONNECTED:
     case CONVOLUTIONAL:
+        cmn_convolution_loops_alone(by_openblas(l, plan.in_bf16));
         forward_convolution(l, p);
         break;
     case MAXPOOL:
@@ -659,6 +660,7 @@ static int backward(const layer *l, const struct cmn_tree_pass *p)
     switch (l->type) {
     case CONNECTED:
     case CONVOLUTIONAL:
+        cmn_convolution_loops_alone(by_openblas(l, plan.in_bf16));
         backward_convolution(l, p);
         break;
     case MAXPOOL:

@@ -10,7 +10,7 @@ setup_file() {
     [[ -z ${cluster_why:-} ]] || return 0
     cd "$BATS_FILE_TMPDIR" || return
     small_data 24000 10
-    mlp_cfg batch=600 subdivisions=6 max_batches=2000 cmn_batch=global cmn_exact=on >mlp.cfg
+    mlp_cfg batch=600 subdivisions=6 max_batches=$((1600 + 100 * ${CHANGES:-4})) cmn_batch=global cmn_exact=on >mlp.cfg
     timeout "$HANG_LIMIT" "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_validate 0 >undisturbed.log 2>&1 ||
         { cat undisturbed.log; return 1; }
 }
@@ -24,7 +24,9 @@ setup() {
 
 teardown() {
     end_all
-    cluster_run ip -n node2 link set eth0 up 2>/dev/null || true
+    for i in 1 2 3 4; do
+        cluster_run ip -n "node$i" link set eth0 up 2>/dev/null || true
+    done
 }
 
 # begin ARGUMENTS...: cmn-run in the background. Sets started.
@@ -127,4 +129,50 @@ no_failure() {
     event gone | grep 'node2:1 has come, and 2 attempts with it failed: continuing without it'
     ends_as_undisturbed
     [[ $(event start | wc -l) -eq 4 ]]
+}
+
+# random N: a number from 1 to N
+random() { echo $((RANDOM % $1 + 1)); }
+
+# has_started N: more than N attempts have begun, and the last one trains.
+has_started() { (($(event start | wc -l) > $1)) && (($(event resume | wc -l) >= $(event start | wc -l) - 1)); }
+
+# One of what happens to machines. A list need not change which of them are used, and a cut may be too short to be noticed.
+change() {
+    local i node pid list=''
+    node=node$(random 4)
+    pid=$(pid_of $(($(random 4) - 1)))
+    case $(random 6) in
+        1 | 2)
+            for i in 1 2 3 4; do
+                ((RANDOM % 2)) || list+="node$i slots=1\n"
+            done
+            printf '%b' "${list:-node1 slots=1\n}" >hosts.new
+            mv hosts.new hosts
+            ;;
+        3) [[ -z $pid ]] || cluster_run kill -KILL "$pid" ;;
+        4) [[ -z $pid ]] || cluster_run kill -STOP "$pid" ;;
+        5) [[ -z $pid ]] || cluster_run kill -TERM "$pid" ;;
+        6)
+            cluster_run ip -n "$node" link set eth0 down
+            sleep "$(random 8)"
+            cluster_run ip -n "$node" link set eth0 up
+            ;;
+    esac
+}
+
+@test "machines join, leave, die, are stopped and cut off at random: the bits of one rank" {
+    local i before
+    RANDOM=${SEED:-1}
+    printf 'node%d slots=1\n' 1 2 >hosts
+    begin -hostfile hosts -retries 20 -wait 30
+    await 'the first attempt' runs_on node1:1,node2:1 1
+    for ((i = 1; i <= ${CHANGES:-4}; i++)); do
+        before=$(event start | wc -l)
+        change
+        PATIENCE=20 wait_for 'another attempt' has_started "$before" || has_started $((before - 1))
+        ! event done || break
+    done
+    echo "$i changes, $(event start | wc -l) attempts"
+    ends_as_undisturbed
 }
