@@ -92,13 +92,13 @@ declare -A name=([ours]=darknet-cmn [ours_bf16]='darknet-cmn, bf16' [ours_fp16]=
     [bound]='its products alone' [ddp]='PyTorch DDP' [chainermn]=ChainerMN)
 peers=()
 if "$PYTHON" -c 'import torch.distributed' 2>/dev/null; then
-    # PyTorch 1 compiles nothing, and its hook for PowerSGD needs a GPU.
+    # PyTorch 1 compiles nothing, and its hook for PowerSGD needs a GPU. To compile needs Debian's g++, python3-setuptools, libtorch-dev.
     is_new() { "$PYTHON" -c 'import sys, torch; sys.exit(torch.__version__ < "2")'; }
     peers+=(ddp ddp_best ddp_bf16)
     if [[ -n $LINK ]]; then
         peers=(ddp_best ddp_fp16 ddp_bf16)
         ! is_new || peers+=(ddp_powersgd)
-    elif is_new && type g++ >"$work/errors"; then
+    elif is_new && "$PYTHON" -c 'import setuptools.command' 2>"$work/errors" && type g++ >"$work/errors"; then
         peers+=(ddp_compiled ddp_compiled_bf16)
     fi
     name[ddp]="PyTorch $("$PYTHON" -c 'import torch; print(torch.__version__)') DDP"

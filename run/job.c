@@ -70,6 +70,9 @@ static void end_line(struct job *j)
 
 static void take_event(struct job *j, const struct cmn_event *e)
 {
+    if (!strcmp(e->kind, "checkpoint") && !j->observed->checkpoint) {
+        cmn_journal("checkpoint", "the first of this attempt, iteration %ld", e->iteration);
+    }
     cmn_observe_event(j->observed, e);
     if (!strcmp(e->kind, "alive") && j->fault && !j->observed->fatal[0] &&
         cmn_clock() - j->fault > REFUTED) {

@@ -146,7 +146,7 @@ void cmn_lookout_begin(struct cmn_run_options *o, char *const *check)
     lookout.options = o;
     lookout.check = check;
     lookout.running = cmn_hosts_text(&o->hosts);
-    lookout.next = cmn_clock() + (double)o->settle;
+    lookout.next = cmn_clock() + (double)o->interval;
 }
 
 static int are_others(void)
@@ -227,7 +227,7 @@ int cmn_lookout_sees_others(void)
     if (!o->hosts.count || cmn_clock() < lookout.next) {
         return 0;
     }
-    lookout.next = cmn_clock() + (double)o->settle;
+    lookout.next = cmn_clock() + (double)o->interval;
     if (o->discover) {
         start_discovery(o);
         return 0;

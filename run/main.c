@@ -194,16 +194,16 @@ static void leave(struct run *r, const struct cmn_observed *o, struct cmn_diagno
         }
     }
     r->moves = d->outcome == CMN_MOVES && can_move(r) && cmn_hosts_ranks(&r->options.hosts);
-    if (d->outcome == CMN_MOVES && !r->moves) {
+    if (r->moves) {
+        snprintf(d->what, sizeof d->what, "the ranks have saved, to continue on other machines");
+    } else if (d->outcome == CMN_MOVES) {
         d->outcome = CMN_STOPPED;
-        snprintf(d->what, sizeof d->what, "the job was asked to stop by a signal (status %d)",
-                 d->status);
     }
 }
 
 /* A machine that has come counts as good once an attempt with it has written a checkpoint. Until then
  * it is the one that fails, whatever the ranks say. */
-static void judge(struct run *r, const struct cmn_observed *o, struct cmn_diagnosis *d)
+static void count_failures(struct run *r, const struct cmn_observed *o, struct cmn_diagnosis *d)
 {
     int failed = d->outcome == CMN_FAILED || d->outcome == CMN_CRASHED || d->outcome == CMN_WRONG;
 
@@ -271,7 +271,7 @@ static int attempt(struct run *r, struct cmn_observed *o, struct cmn_diagnosis *
     /* Slurm sets it where it has queued the job again: what ran before may still be ending. */
     again = r->attempts > 1 || getenv("SLURM_RESTART_COUNT");
     *d = cmn_diagnose(o, status, cmn_stop_signal(), again);
-    judge(r, o, d);
+    count_failures(r, o, d);
     leave(r, o, d);
     cmn_journal(d->outcome == CMN_FAILED || d->outcome == CMN_CRASHED ? "failure" : "end",
                 "status %d: %s", d->status, d->what);
@@ -294,11 +294,26 @@ static void count(struct run *r, const struct cmn_observed *o, const struct cmn_
     r->from = o->resumed_from > r->from ? o->resumed_from : r->from;
 }
 
-/* Returns the status to end with, or -1: another attempt. */
-static int decide(struct run *r, const struct cmn_observed *o, const struct cmn_diagnosis *d)
+static void wait_for_next(const struct run *r)
 {
     long pause = 1;
 
+    if (r->failed == 1 && cmn_clock() - r->began > SHORT) {
+        cmn_journal("pause", "starting again (retry 1 of %ld)", r->options.retries);
+        return;
+    }
+    for (long i = 1; i < r->failed && pause < PAUSE_MAX; i++) {
+        pause *= 2;
+    }
+    pause = pause < PAUSE_MAX ? pause : PAUSE_MAX;
+    cmn_journal_say("pause", "starting again in %ld s (retry %ld of %ld)", pause, r->failed,
+                    r->options.retries);
+    cmn_wait_until(cmn_stop_requested, NULL, (double)pause);
+}
+
+/* Returns the status to end with, or -1: another attempt. */
+static int decide(struct run *r, const struct cmn_observed *o, const struct cmn_diagnosis *d)
+{
     if (d->outcome == CMN_WRONG &&
         (d->status == CMN_UNREAD ||
          (!o->began && (o->no_program || o->other_launcher || o->unreached)))) {
@@ -345,17 +360,7 @@ static int decide(struct run *r, const struct cmn_observed *o, const struct cmn_
                         r->failed, r->failed == 1 ? "" : "s", r->options.retries);
         return FAILED_STATUS;
     }
-    if (r->failed == 1 && cmn_clock() - r->began > SHORT) {
-        cmn_journal("pause", "starting again (retry 1 of %ld)", r->options.retries);
-        return -1;
-    }
-    for (long i = 1; i < r->failed && pause < PAUSE_MAX; i++) {
-        pause *= 2;
-    }
-    pause = pause < PAUSE_MAX ? pause : PAUSE_MAX;
-    cmn_journal_say("pause", "starting again in %ld s (retry %ld of %ld)", pause, r->failed,
-                    r->options.retries);
-    cmn_wait_until(cmn_stop_requested, NULL, (double)pause);
+    wait_for_next(r);
     return -1;
 }
 

@@ -20,8 +20,8 @@ static const struct {
     {"hostfile", "FILE",
      "the same from a hostfile of Open MPI, with lines NAME slots=N; it is read again when it "
      "changes"},
-    {"discover", "COMMAND", "the same from what this command prints every -settle seconds"},
-    {"settle", "SECONDS",
+    {"discover", "COMMAND", "the same from what this command prints every -interval seconds"},
+    {"interval", "SECONDS",
      "how long a training runs at least before it moves to machines that have come, or from those "
      "that are no longer in the list; default 10"},
     {"dry-run", NULL, "print the mpiexec line, and start nothing"},
@@ -45,7 +45,7 @@ enum {
     HOSTS,
     HOSTFILE,
     DISCOVER,
-    SETTLE,
+    INTERVAL,
     DRY_RUN,
     RETRIES,
     WAIT,
@@ -149,8 +149,8 @@ static void set(struct cmn_run_options *o, int option, char *value)
     case DISCOVER:
         o->discover = value;
         break;
-    case SETTLE:
-        o->settle = number(option, value, 0);
+    case INTERVAL:
+        o->interval = number(option, value, 0);
         break;
     case RANKS:
     case NP:
@@ -293,7 +293,7 @@ void cmn_run_options_read(struct cmn_run_options *o, int argc, char **argv)
         names[i] = (struct option){table[i].name, table[i].value ? required_argument : no_argument,
                                    NULL, i};
     }
-    *o = (struct cmn_run_options){.retries = -1, .settle = 10, .journal = "cmn-run.log"};
+    *o = (struct cmn_run_options){.retries = -1, .interval = 10, .journal = "cmn-run.log"};
     o->mpi = cmn_run_realloc(NULL, 1, sizeof *o->mpi);
     o->mpi[0] = NULL;
     opterr = 0;

@@ -7,10 +7,10 @@
 struct cmn_run_options {
     struct cmn_hosts hosts;
     const char *hostfile, *discover; /* where the machines stand; NULL: not given */
-    long settle;  /* seconds from a start until machines that have changed may lead to another */
-    long ranks;   /* -n; 0: not given */
-    long retries; /* attempts without progress after the first; -1: not given */
-    long wait;    /* seconds for a machine that is gone */
+    long interval; /* seconds from a start until machines that have changed may lead to another */
+    long ranks;    /* -n; 0: not given */
+    long retries;  /* attempts without progress after the first; -1: not given */
+    long wait;     /* seconds for a machine that is gone */
     const char *journal;
     int journal_given;
     int dry_run;

@@ -24,6 +24,7 @@ torch.manual_seed(rank)
 torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
 os.environ.setdefault("MASTER_PORT", "29517")
+os.environ.setdefault("USE_LIBUV", "0")  # Debian builds PyTorch 2 without it
 dist.init_process_group("gloo", rank=rank, world_size=size)
 
 

@@ -39,7 +39,7 @@ static void after_step(void *self, struct cmn_step *p)
         cmn_job_event("leave", cmn_step_iteration(p), "");
     }
     cmn_report_clear(s->report);
-    cmn_tell("asked to stop (signal %d): the training ends after iteration %ld, with its weights "
+    cmn_warn("asked to stop (signal %d): the training ends after iteration %ld, with its weights "
              "saved",
              s->stop_signal, cmn_step_iteration(p));
     if (s->topology.rank == 0) {

@@ -178,6 +178,20 @@ alone() {
     ends_as_undisturbed
 }
 
+@test "a job that shrinks: cmn-run finds the nodes that are left, and continues on them" {
+    mlp_cfg batch=60 max_batches=400 cmn_batch=global >mlp.cfg
+    # shellcheck disable=SC2016  # for the job's shell
+    printf '%s\n' '#!/bin/bash' 'bin/cmn-run -interval 1 -journal results/mnist/cmn-run.log -discover '"'"'scontrol show hostnames "$(squeue -h -j "$SLURM_JOB_ID" -o %N)" | sed "s/\$/ slots=1/"'"' -- bin/darknet ${train[*]} -cmn_checkpoint 10" >shrink.sbatch
+    cluster_throttle 10mbit
+    id=$(slurm_run sbatch --parsable --nodes=3 --ntasks-per-node=1 --output=mnist-%j.log shrink.sbatch)
+    until_true 'two checkpoints' checkpoints
+    slurm_run scontrol update JobId="$id" NumNodes=2
+    until_true 'that it resumes' events resume 1
+    cluster_throttle 10gbit
+    until_true 'the end of the job' says "$id" JobState COMPLETED
+    [[ $(event start | wc -l) -eq 2 && $(event start | tail -n 1) == *', 2 ranks: '*'-host node1:1,node2:1 '* ]]
+}
+
 @test "restart.sbatch: asked to stop, it saves and is not queued again" {
     slow_job
     slurm_run scancel --batch --signal=TERM "$id"

@@ -120,7 +120,7 @@ neither_starts() {
     by_cmn_run -- "${train[@]}" -cmn_checkpoint 2 >run.out 2>run.err || { cat run.err; false; }
     cat run.err cmn-run.log
     [[ -s out/mlp.weights ]]
-    grep -E 'cmn-run\[[0-9]+\] warning +first checkpoint' cmn-run.log
+    grep -E 'cmn-run\[[0-9]+\] checkpoint +the first' cmn-run.log
     # It does not hide what is wrong either.
     cluster_run sh -c "echo 'exit 3' >>$SSH/home/.bashrc"
     status=0
