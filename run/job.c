@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lookout.h"
 #include "messages.h"
 #include "process.h"
 
@@ -28,7 +29,6 @@ static const double REST = 2, LEFT = 10;
 struct job {
     pid_t pid;
     struct cmn_observed *observed;
-    int (*moves)(void);
     struct cmn_event_filter filter;
     char line[LINE]; /* of what is no event: for mpiexec's sentences */
     size_t n;
@@ -206,8 +206,8 @@ static void ask_again(struct job *j)
 /* Asks the ranks to save and to end where they are to continue on other machines. */
 static void look_out(struct job *j)
 {
-    if (j->moves && j->observed->reached[0] && !j->observed->moves && !j->observed->stop_heard &&
-        !j->observed->ended && !j->stops && !j->fault && j->moves()) {
+    if (j->observed->reached[0] && !j->observed->moves && !j->observed->stop_heard &&
+        !j->observed->ended && !j->stops && !j->fault && cmn_lookout_sees_others()) {
         j->observed->moves = 1;
         j->asked = cmn_clock();
         kill(j->pid, SIGUSR1);
@@ -294,9 +294,9 @@ static void watch(struct job *j, int fd, int *status)
     end_line(j);
 }
 
-int cmn_job_run(char *const *argv, int (*moves)(void), struct cmn_observed *observed, int *status)
+int cmn_job_run(char *const *argv, struct cmn_observed *observed, int *status)
 {
-    struct job j = {.observed = observed, .moves = moves};
+    struct job j = {.observed = observed};
     int ends[2], killed;
 
     cmn_observe_nothing(observed);
@@ -307,6 +307,7 @@ int cmn_job_run(char *const *argv, int (*moves)(void), struct cmn_observed *obse
     close(ends[1]);
     if (j.pid > 0) {
         watch(&j, ends[0], status);
+        cmn_lookout_end(); /* before others' processes count as the job's */
         killed = cmn_process_end_rest(observed->hung ? 1 : LEFT);
         if (killed) {
             cmn_journal_say("left", "%d process%s of the job did not end by %s: killed", killed,

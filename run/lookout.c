@@ -224,7 +224,7 @@ int cmn_lookout_sees_others(void)
         take_discovered(o, status);
         return ask_unused();
     }
-    if (!o->hosts.count || cmn_clock() < lookout.next) {
+    if (!o || cmn_clock() < lookout.next) {
         return 0;
     }
     lookout.next = cmn_clock() + (double)o->interval;
@@ -250,4 +250,5 @@ void cmn_lookout_end(void)
     }
     free(lookout.running);
     lookout.running = NULL;
+    lookout.options = NULL;
 }

@@ -14,12 +14,12 @@ int cmn_lookout_read(struct cmn_run_options *o);
  * before ranks do. */
 void cmn_lookout_begin(struct cmn_run_options *o, char *const *check);
 
-/* Does not block; to be called about once a second. Every -interval seconds it reads the list, and
- * asks machines on which no rank runs. Returns whether the ranks have to save and end, because other
+/* Does not block; to be called about once a second. Between begin and end it reads the list every
+ * -interval seconds, and asks machines on which no rank runs. Returns whether the ranks have to save and end, because other
  * machines are to be used from now on; it has said so then. */
 int cmn_lookout_sees_others(void);
 
-/* The attempt has ended. */
+/* The attempt has ended. Without a begin this does nothing. */
 void cmn_lookout_end(void);
 
 #endif

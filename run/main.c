@@ -166,34 +166,29 @@ static int can_move(const struct run *r)
     return r->options.hosts.count && r->command.checkpoint && r->options.retries;
 }
 
-static int run_job(struct run *r, char **argv, struct cmn_observed *o, int *status)
-{
-    int result;
-
-    if (!can_move(r)) {
-        return cmn_job_run(argv, NULL, o, status);
-    }
-    cmn_lookout_begin(&r->options, check_of(&r->command));
-    result = cmn_job_run(argv, cmn_lookout_sees_others, o, status);
-    cmn_lookout_end();
-    return result;
-}
-
 /* Machines on which a rank was asked to end are not used until they have been away. Where none would
  * be left, that was a request to stop. */
 static void leave(struct run *r, const struct cmn_observed *o, struct cmn_diagnosis *d)
 {
+    enum { NOW = 2 };
+    struct cmn_hosts *hosts = &r->options.hosts;
     char *rest = strdupa(o->leaving), *name;
 
     while (can_move(r) && (name = strsep(&rest, " "))) {
-        struct cmn_host *h = name[0] ? cmn_hosts_find(&r->options.hosts, name) : NULL;
+        struct cmn_host *h = name[0] ? cmn_hosts_find(hosts, name) : NULL;
         if (h && !h->left) {
-            h->left = 1;
+            h->left = NOW;
+        }
+    }
+    r->moves = d->outcome == CMN_MOVES && can_move(r) && cmn_hosts_ranks(hosts);
+    for (int i = 0; i < hosts->count; i++) {
+        struct cmn_host *h = &hosts->host[i];
+        if (h->left == NOW && r->moves) {
             cmn_journal_say("gone", "%s:%d was asked to end: continuing without it", h->name,
                             h->slots);
         }
+        h->left = h->left == NOW ? r->moves : h->left;
     }
-    r->moves = d->outcome == CMN_MOVES && can_move(r) && cmn_hosts_ranks(&r->options.hosts);
     if (r->moves) {
         snprintf(d->what, sizeof d->what, "the ranks have saved, to continue on other machines");
     } else if (d->outcome == CMN_MOVES) {
@@ -255,7 +250,10 @@ static int attempt(struct run *r, struct cmn_observed *o, struct cmn_diagnosis *
     setenv("OMPI_CMN_ATTEMPT", number, 1); /* what an older attempt has locked is this one's */
     journal_start(r, argv);
     r->began = cmn_clock();
-    result = run_job(r, argv, o, &status);
+    if (can_move(r)) {
+        cmn_lookout_begin(&r->options, check_of(&r->command));
+    }
+    result = cmn_job_run(argv, o, &status);
     free(argv);
     free(hosts);
     if (result) {
