@@ -39,7 +39,7 @@ begin() {
 }
 
 event() {
-    grep -E "cmn-run\[[0-9]+\] $1 +" cmn-run.log
+    [[ ! -e cmn-run.log ]] || grep -E "cmn-run\[[0-9]+\] $1 +" cmn-run.log
 }
 
 # runs_on HOSTS ATTEMPT: the attempt with this number runs there, and has gone on from a checkpoint unless it is the first.
@@ -134,8 +134,11 @@ no_failure() {
 # random N: a number from 1 to N
 random() { echo $((RANDOM % $1 + 1)); }
 
-# has_started N: more than N attempts have begun, and the last one trains.
-has_started() { (($(event start | wc -l) > $1)) && (($(event resume | wc -l) >= $(event start | wc -l) - 1)); }
+# How often the training has resumed.
+resumes() { event resume | wc -l || true; }
+
+# has_resumed N: it has more than N times.
+has_resumed() { (($(resumes) > $1)); }
 
 # One of what happens to machines. A list need not change which of them are used, and a cut may be too short to be noticed.
 change() {
@@ -170,9 +173,9 @@ change() {
     begin -hostfile hosts -retries 20 -wait 30
     await 'the first attempt' runs_on node1:1,node2:1 1
     for ((i = 1; i <= ${CHANGES:-4}; i++)); do
-        before=$(event start | wc -l)
+        before=$(resumes)
         change
-        PATIENCE=8 wait_for 'another attempt' has_started "$before" || has_started $((before - 1))
+        PATIENCE=8 wait_for 'another attempt' has_resumed "$before" || true # not each change is one of what is used
         [[ $(tail -n 1 cmn-run.log) != *' done '* ]] || break
     done
     echo "$i changes, $(event start | wc -l) attempts"
