@@ -233,7 +233,7 @@ static int is_crash(int signal_number)
            signal_number == SIGILL || signal_number == SIGABRT;
 }
 
-/* Whether the ranks have ended to continue on other machines. */
+/* Returns whether the ranks have ended to continue on other machines. */
 static int have_saved(const struct cmn_observed *o)
 {
     return (o->moves || o->leaving[0]) && o->stop_heard && !o->fatal[0];

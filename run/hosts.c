@@ -316,17 +316,17 @@ struct cmn_probes *cmn_probes_start(struct cmn_hosts *h, char *const *mpiexec, c
         result = start(&all->probe[i], host, mpiexec, command);
     }
     if (result) {
-        cmn_probes_end(all);
+        cmn_probes_end(all, 0);
     }
     return result ? NULL : all;
 }
 
-void cmn_probes_end(struct cmn_probes *p)
+void cmn_probes_end(struct cmn_probes *p, int late)
 {
     for (int i = 0; i < p->hosts->count; i++) {
         if (p->probe[i].pid > 0) {
             cmn_process_kill(p->probe[i].pid);
-            p->hosts->host[i].left = 0;
+            p->hosts->host[i].left &= !late;
         }
         if (p->probe[i].output >= 0) {
             close(p->probe[i].output);
@@ -344,7 +344,7 @@ int cmn_hosts_probe(struct cmn_hosts *h, char *const *mpiexec)
 
     if (all) {
         cmn_wait_until(cmn_probes_collect, all, CMN_PROBE_SECONDS);
-        cmn_probes_end(all);
+        cmn_probes_end(all, 1);
     }
     cmn_process_end_rest(1);
     return all && !cmn_stop_signal() ? 0 : -1;

@@ -62,8 +62,8 @@ struct cmn_probes *cmn_probes_start(struct cmn_hosts *h, char *const *mpiexec, c
  * to wait for. */
 int cmn_probes_collect(void *probes);
 
-/* Ends what runs, and frees. */
-void cmn_probes_end(struct cmn_probes *p);
+/* Ends what runs, and frees. Where `late` is set, a machine without an answer has been away. */
+void cmn_probes_end(struct cmn_probes *p, int late);
 
 /* Blocks up to CMN_PROBE_SECONDS: asks all machines by `sleep 1`. 0; -1 when a signal asked to stop
  * meanwhile, or after saying why nothing can be started here. */

@@ -190,11 +190,11 @@ static int ask_unused(void)
     return 0;
 }
 
-static void end_probes(void)
+static void take_answers(void)
 {
     const struct cmn_hosts *h = &lookout.options->hosts;
 
-    cmn_probes_end(lookout.probes);
+    cmn_probes_end(lookout.probes, 1);
     lookout.probes = NULL;
     for (int i = 0; i < h->count; i++) {
         struct cmn_host *host = &h->host[i];
@@ -214,7 +214,7 @@ int cmn_lookout_sees_others(void)
         if (!cmn_probes_collect(lookout.probes) && cmn_clock() < lookout.until) {
             return 0;
         }
-        end_probes();
+        take_answers();
         return are_others();
     }
     if (lookout.discoverer) {
@@ -241,7 +241,8 @@ int cmn_lookout_sees_others(void)
 void cmn_lookout_end(void)
 {
     if (lookout.probes) {
-        end_probes();
+        cmn_probes_end(lookout.probes, 0);
+        lookout.probes = NULL;
     }
     if (lookout.discoverer) {
         cmn_process_kill(lookout.discoverer);

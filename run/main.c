@@ -151,7 +151,7 @@ static char **words(const struct run *r, char *hosts, char ranks[32])
     return cmn_mpiexec_words(&r->options, hosts, r->ranks ? ranks : "", r->command.word);
 }
 
-/* What a machine that comes must be able to run before ranks do. */
+/* Returns what a machine that comes must be able to run before ranks do. */
 static char *const *check_of(const struct cmn_command *c)
 {
     static char *check[] = {NULL, "cmn", "check", NULL}, *sleep[] = {"sleep", "1", NULL};

@@ -38,8 +38,8 @@ int cmn_fail_in(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * ranks. */
 void cmn_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Does the same even after cmn_say_nothing(). It is for where a training resumes, and how it
- * ends. */
+/* Does the same even after cmn_say_nothing(). It is for where a training resumes, and
+ * that its first checkpoint is on the disk. */
 void cmn_tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Does the same as cmn_tell(). It is for what became of people's work. cmn-run gets the line as an

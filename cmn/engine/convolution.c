@@ -26,7 +26,8 @@
 #include "cmn.h"
 #include "engine/channels.h"
 
-/* Sets the number of threads of oneDNN and of OpenMP's loops. Declared here because only gcc finds omp.h. */
+/* Sets the number of threads of oneDNN and of OpenMP's loops. It is declared here because only gcc
+ * finds omp.h. */
 void omp_set_num_threads(int threads);
 
 /* ---- descriptors ---- */
@@ -281,7 +282,6 @@ static void open_operand(struct operand *o, const layout *plain, layout_ref bloc
     dnnl_primitive_desc_t d;
 
     o->adds = adds;
-
     must(dnnl_memory_create(&o->plain, ref(plain), engine, DNNL_MEMORY_NONE), "describe a tensor");
     if (dnnl_memory_desc_equal(ref(plain), blocked) && !adds) {
         return;

@@ -353,7 +353,7 @@ static void find_statistics(const layer *l, const void *x, double *sums)
     }
 }
 
-/* As cmn_convolution_multiply(). */
+/* Does what cmn_convolution_multiply() does, for a connected layer in 32 bits. */
 static void multiply_matrices(const layer *l, int result, const struct cmn_convolution_data *d)
 {
     int m = l->batch, n = l->outputs, k = l->inputs;
