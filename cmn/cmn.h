@@ -106,8 +106,8 @@ void cmn_print_help(const char *driver, const char *verb);
  * without, it returns. */
 void cmn_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Local. main() calls it unless -i names a GPU: the number of this process's GPU; 0 without
- * -cmn. */
+/* Collective over the ranks of a node, blocking. main() calls it: the number of this process's GPU,
+ * unless -i names another one; 0 without -cmn. */
 int cmn_rank_device(void);
 
 /* Local. cuda_random() calls it after the cfg is read: the seed of the GPU's own random numbers.
@@ -289,8 +289,9 @@ size_t cmn_batch_loaded(int images, float **input, int inputs, float **truth, in
 void cmn_takes_batch(struct network *net, size_t number);
 
 /* Local, not blocking. Where a forward pass on a GPU copies something to the host: whether n floats
- * of the GPU's come to `host`, and their sum to *sum (it may be NULL), without a wait, before the
- * micro-batch ends. 0 without -cmn, and where Darknet has to copy them. */
+ * of the GPU's come to `host`, and their sum to *sum, without a wait, before the micro-batch ends.
+ * Where sum is NULL nobody reads them in a training, and they stay on the GPU. 0 without -cmn, and
+ * where Darknet has to copy them. */
 int cmn_fetches_later(struct network *net, const float *device, float *host, size_t n, float *sum);
 
 /* Local. forward_network() calls it after layer i: makes progress in exchanges that are under

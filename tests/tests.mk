@@ -71,7 +71,7 @@ test-docs: all tests mnist ## Run every command of the documents that can run he
 gpu-tests: $(REAL_TESTS) $(if $(REAL_TESTS),,FORCE)
 	@$(if $(REAL_TESTS),,echo 'gpu-tests: these tests belong to a build with GPU=1 NCCL=1' >&2; exit 2)
 
-gpu-pack: mnist build/cpu/canvases | deps-check ## Pack build/gpu-pack for a machine with a GPU and nothing else (ARCH=90; docs/use/gpu.md)
+gpu-pack: mnist build/cpu/canvases | deps-check ## Pack build/gpu-pack for a machine with a GPU and nothing else (ARCH=90; tests/gpu/README.md)
 	@$(MAKE) --no-print-directory GPU=1 CUDNN=1 NCCL=1 ARCH='$(or $(ARCH),90)' all gpu-tests
 	$(if $(ALEXEYAB_TREE),@$(MAKE) --no-print-directory DARKNET_TREE='$(ALEXEYAB_TREE)' GPU=1 CUDNN=1 CUDNN_HALF=1 NCCL=1 ARCH='$(or $(ARCH),90)' all)
 	@tests/gpu/pack.sh build/gpu-cudnn-nccl build/gpu-pack $(if $(ALEXEYAB_TREE),build/gpu-cudnn-half-nccl-alexeyab '$(ALEXEYAB_TREE)')

@@ -5,8 +5,8 @@
  *   2. allreduce over the nodes' first ranks, compressed as cmn_compress says
  *   3. broadcast within the node
  * On the CPU all steps run in the background (overlapped_allreduce.h with one owner); on one node
- * the ranks sum in shared memory (transports/shm.h). On GPUs NCCL does the steps in the background,
- * in the parts of pure_nccl. With powersgd, or without NCCL, the CPU does them (through_host.h).
+ * the ranks sum in shared memory (transports/shm.h). GPUs do the same through the host
+ * (through_host.h).
  * Bytes, n floats, M nodes: over a node's link 2(M-1)/M * 4n each way (4n for two nodes), all of it
  * by its first rank. Within the node nothing is sent on the CPU.
  * Nodes may have different numbers of ranks.

@@ -8,18 +8,18 @@
 #include "transports/nccl.h"
 #include "transports/shm.h"
 
-/* Returns whether NCCL exchanges for these GPUs. It cannot send what PowerSGD has compressed. */
-static int by_nccl(const struct cmn_topology *t, const struct cmn_options *o)
+/* Returns whether NCCL exchanges for these GPUs; otherwise the CPU does. NCCL knows of nodes itself,
+ * so it is one group for all ranks. */
+static int by_nccl(const struct cmn_communicator *c, const struct cmn_topology *t,
+                   const struct cmn_options *o)
 {
-    return o->intra != CMN_INTRA_MPI && o->compress != CMN_COMPRESS_POWERSGD &&
-           !cmn_nccl_refuses(t, o);
+    return c->recipe == CMN_ONE_GROUP || (c->recipe == CMN_WITHIN_NODE && t->device >= 0 &&
+                                          o->intra != CMN_INTRA_MPI && !cmn_nccl_refuses(t, o));
 }
 
 const char *cmn_node_groups_refuse(const struct cmn_communicator *c, const struct cmn_topology *t,
                                    const struct cmn_options *o)
 {
-    int between = c->recipe == CMN_FIRST_OF_NODE || c->recipe == CMN_SLICES_OF_NODE;
-
     if (c->recipe == CMN_ONE_GROUP) {
         return cmn_nccl_refuses(t, o);
     }
@@ -32,11 +32,8 @@ const char *cmn_node_groups_refuse(const struct cmn_communicator *c, const struc
     if (c->recipe == CMN_WITHIN_NODE && t->inter_size > 1) {
         return "the ranks are on several nodes: use two_dimensional or hierarchical";
     }
-    if (c->recipe != CMN_THROUGH_HOST && by_nccl(t, o)) {
-        return between && t->inter_size == 1 && cmn_wire_type(o) != CMN_FP32
-                   ? "all ranks are on one node, and only what is sent between nodes has 16 bits: "
-                     "use pure_nccl or single_node"
-                   : NULL;
+    if (by_nccl(c, t, o)) {
+        return NULL;
     }
     return t->device < 0 && o->intra == CMN_INTRA_MPI
                ? "CMN_DEBUG_INTRA=mpi leaves no shared memory: use flat"
@@ -56,20 +53,6 @@ struct cmn_topology cmn_node_groups_alone(const struct cmn_topology *t)
     return alone;
 }
 
-/* Returns a topology with the same ranks, all on one node; t must outlive it. */
-static struct cmn_topology together(const struct cmn_topology *t)
-{
-    struct cmn_topology one = *t;
-
-    one.intra = t->world;
-    one.inter = MPI_COMM_SELF;
-    one.intra_rank = t->rank;
-    one.intra_size = one.least_intra = t->size;
-    one.inter_rank = 0;
-    one.inter_size = 1;
-    return one;
-}
-
 int cmn_node_groups_make(void **self, size_t bytes, const struct cmn_topology *t,
                          const struct cmn_options *o, int across)
 {
@@ -79,20 +62,16 @@ int cmn_node_groups_make(void **self, size_t bytes, const struct cmn_topology *t
     *self = g;
     g->topology = *t;
     t = &g->topology;
-    g->intra = (struct cmn_group){t->intra, several ? "intra" : "world", t, o};
-    g->inter = (struct cmn_group){t->inter, "inter", t, o};
-    g->across = across;
-    if (t->device < 0) {
-        g->tree = o->exact && !several ? cmn_sum_tree_open(t) : NULL;
-        return cmn_shm_open(&g->shm, &g->intra) ||
-                       (several && cmn_overlap_open(&g->overlap, t, o, across))
-                   ? -1
-                   : 0;
+    if (t->device >= 0) {
+        g->group = (struct cmn_group){t->world, "world", t, o};
+        return cmn_nccl_open(&g->nccl, &g->group);
     }
-    if (cmn_nccl_open(&g->nccl, &g->intra)) {
-        return -1;
-    }
-    return several && t->intra_rank < across ? cmn_nccl_open(&g->between, &g->inter) : 0;
+    g->group = (struct cmn_group){t->intra, several ? "intra" : "world", t, o};
+    g->tree = o->exact && !several ? cmn_sum_tree_open(t) : NULL;
+    return cmn_shm_open(&g->shm, &g->group) ||
+                   (several && cmn_overlap_open(&g->overlap, t, o, across))
+               ? -1
+               : 0;
 }
 
 int cmn_node_groups_through_host(void **self, const struct cmn_communicator *inner,
@@ -114,15 +93,11 @@ static const struct cmn_communicator on_the_host = {
 int cmn_node_groups_open(void **self, const struct cmn_communicator *c,
                          const struct cmn_topology *t, const struct cmn_options *o)
 {
-    struct cmn_topology one;
     int across = c->recipe == CMN_FIRST_OF_NODE    ? 1
                  : c->recipe == CMN_SLICES_OF_NODE ? t->least_intra
                                                    : 0;
 
-    if (c->recipe == CMN_ONE_GROUP) {
-        one = together(t);
-        t = &one;
-    } else if (c->recipe == CMN_THROUGH_HOST || (t->device >= 0 && !by_nccl(t, o))) {
+    if (c->recipe == CMN_THROUGH_HOST || (t->device >= 0 && !by_nccl(c, t, o))) {
         return cmn_node_groups_through_host(self, c->recipe == CMN_THROUGH_HOST ? &on_the_host : c,
                                             t, o);
     }
@@ -137,38 +112,15 @@ int cmn_node_groups_memory(void *self, size_t floats, float **memory)
     return g->host      ? cmn_through_host_room(g->host, floats)
            : g->overlap ? cmn_overlap_memory(g->overlap, floats, memory)
            : g->shm     ? cmn_shm_memory(g->shm, floats, memory)
-           : g->nccl    ? cmn_nccl_memory(g->nccl, g->between, floats, memory)
                         : 0;
 }
 
-/* ---- on GPUs, by NCCL ----
- *
- * Each rank has one stream for all of it, part by part. Operations that two ranks have in common
- * are in the same order on both, so no two ranks wait for each other in different operations. */
+/* ---- on GPUs, by NCCL ---- */
 
-/* Begins one part by the recipe of single_node and pure_nccl (across = 0), hierarchical (one slice)
- * or two_dimensional. */
 static void begin_part(struct cmn_node_groups *g, const struct cmn_exchange *x, float *data,
                        size_t n, enum cmn_dtype type)
 {
-    const struct cmn_topology *t = g->intra.topology;
-    float images = x->images > 0 ? x->images : (float)t->size;
-    size_t at, count;
-
-    if (!g->across) {
-        cmn_nccl_begin(g->nccl, data, n, type, images);
-        return;
-    }
-    if (t->intra_size > 1) {
-        cmn_nccl_begin_slices(g->nccl, data, n, g->across, 1);
-    }
-    if (g->between) {
-        cmn_slice(n, g->across, t->intra_rank, &at, &count);
-        cmn_nccl_begin_over(g->nccl, g->between, data + at, count, type, images);
-    }
-    if (t->intra_size > 1) {
-        cmn_nccl_begin_slices(g->nccl, data, n, g->across, 0);
-    }
+    cmn_nccl_begin(g->nccl, data, n, type, x->images > 0 ? x->images : (float)g->topology.size);
 }
 
 /* Begins all parts that end at `upto` or below it, except the last one. The last part waits until
@@ -178,10 +130,10 @@ static void begin_part(struct cmn_node_groups *g, const struct cmn_exchange *x, 
 static void begin_parts(struct cmn_node_groups *g, const struct cmn_exchange *x, size_t upto)
 {
     size_t each = cmn_nccl_chunk(x->block.n), rest;
-    enum cmn_dtype type = cmn_wire_type(g->intra.options);
+    enum cmn_dtype type = cmn_wire_type(g->group.options);
 
     /* Room is made first: later the casts would be loaded onto the GPU while a sum runs. */
-    if (!g->parts_begun && (g->between || !g->across)) {
+    if (!g->parts_begun) {
         cmn_nccl_room(g->nccl, each < x->block.n ? each : x->block.n, type);
     }
     for (; g->parts_begun + each <= upto && g->parts_begun + each < x->block.n;
@@ -204,7 +156,7 @@ static void allreduce_by_nccl(struct cmn_node_groups *g, const struct cmn_exchan
     begin_parts(g, x, SIZE_MAX);
     g->parts_begun = 0;
     g->all_begun = 0;
-    cmn_nccl_end(g->nccl);
+    cmn_nccl_end(g->nccl, NULL, NULL);
 }
 
 /* ---- in shared memory ---- */
@@ -226,7 +178,7 @@ static void allreduce_in_memory(struct cmn_node_groups *g, const struct cmn_exch
 
     if (tree) {
         cmn_shm_allreduce_tree(g->shm, tree, x->block.data, n);
-    } else if (x->squares && g->intra.topology->intra_size > 1) {
+    } else if (x->squares && g->group.topology->intra_size > 1) {
         cmn_shm_allreduce_squares(g->shm, x->block.data, n, x->block.n, x->squares);
     } else {
         cmn_shm_allreduce(g->shm, x->block.data, n);
@@ -258,7 +210,6 @@ void cmn_node_groups_begin(void *self, const struct cmn_exchange *x, size_t upto
         cmn_through_host_begin(g->host, x, upto);
     } else if (g->nccl) {
         begin_parts(g, x, upto);
-        cmn_nccl_poll(g->nccl);
     } else {
         cmn_overlap_begin(g->overlap, x, upto);
     }
@@ -272,8 +223,6 @@ void cmn_node_groups_poll(void *self)
         cmn_through_host_poll(g->host);
     } else if (g->overlap) {
         cmn_overlap_poll(g->overlap);
-    } else if (g->nccl) {
-        cmn_nccl_poll(g->nccl);
     }
 }
 
@@ -314,9 +263,6 @@ void cmn_node_groups_close(void *self)
     cmn_sum_tree_close(g->tree);
     if (g->shm) {
         cmn_shm_close(g->shm);
-    }
-    if (g->between) {
-        cmn_nccl_close(g->between);
     }
     if (g->nccl) {
         cmn_nccl_close(g->nccl);

@@ -2,9 +2,9 @@
  * between nodes. The communicators' own files then contain little more than their recipe.
  *
  * On the CPU the ranks of a node sum in shared memory (transports/shm.h), which is all on one node;
- * several nodes exchange through overlapped_allreduce.h. On GPUs NCCL does everything, part by
- * part. With powersgd, and without NCCL, the CPU does everything, through the host
- * (through_host.h). */
+ * several nodes exchange through overlapped_allreduce.h. GPUs have two ways: NCCL sums over all of
+ * them, part by part (pure_nccl, and single_node where NCCL is there); or the CPU does the same as
+ * for gradients of its own, through the host (through_host.h). */
 #ifndef CMN_NODE_GROUPS_H
 #define CMN_NODE_GROUPS_H
 
@@ -17,17 +17,16 @@
 
 struct cmn_node_groups {
     struct cmn_topology topology;
-    struct cmn_group intra, inter;
-    int across; /* ranks of a node that exchange between nodes */
+    struct cmn_group group; /* whom shm or nccl connects */
     /* On the CPU: */
     void *shm;                   /* the transport within a node */
     struct cmn_overlap *overlap; /* NULL on one node */
     struct cmn_sum_tree *tree;   /* only with cmn_exact on one node */
     /* On GPUs: */
     struct cmn_through_host *host; /* exchanges everything; NULL: NCCL does */
-    void *nccl, *between; /* transports: within a node; between nodes (NULL on the other ranks) */
-    size_t parts_begun;   /* floats of the block given to NCCL in this exchange */
-    int all_begun;        /* the last part and the metrics are also begun */
+    void *nccl;                    /* the transport of all ranks */
+    size_t parts_begun;            /* floats of the block given to NCCL in this exchange */
+    int all_begun;                 /* the last part and the metrics are also begun */
 };
 
 /* Local. Returns a topology with the same ranks in which each rank is a node of its own; t must

@@ -79,7 +79,7 @@ static int common_shm(void *self, size_t floats, float **memory, int *first)
 {
     struct shm *s = self;
 
-    *first = s->groups.intra.topology->intra_rank == 0;
+    *first = s->groups.topology.intra_rank == 0;
     return with_advice(cmn_shm_common(s->groups.shm, floats, memory));
 }
 
@@ -105,7 +105,7 @@ static float *const *node_blocks(const struct shm *s, const struct update *u, si
 /* Sums n floats of all ranks of the node into this rank's block, and sets the others' to 0. */
 static void sum_part(const struct shm *s, const struct update *u, size_t first, size_t n)
 {
-    const struct cmn_topology *t = s->groups.intra.topology;
+    const struct cmn_topology *t = &s->groups.topology;
     float *const *block = node_blocks(s, u, first, n);
 
     if (!u->tree) {
@@ -123,7 +123,7 @@ static void sum_part(const struct shm *s, const struct update *u, size_t first, 
 /* Updates the weights of n floats of tensor i, from float `first` of the block on. */
 static void update_part(struct shm *s, const struct update *u, int i, size_t first, size_t n)
 {
-    const struct cmn_topology *t = s->groups.intra.topology;
+    const struct cmn_topology *t = &s->groups.topology;
     const struct cmn_exchange *x = u->x;
     const struct cmn_sgd *sgd = u->sgd;
     struct cmn_sgd_slice how = {
@@ -178,7 +178,7 @@ static void for_own_chunks(struct shm *s, const struct update *u,
                            void (*what)(struct shm *s, const struct update *u, int tensor,
                                         size_t first, size_t n, double *square))
 {
-    const struct cmn_topology *t = s->groups.intra.topology;
+    const struct cmn_topology *t = &s->groups.topology;
     const struct cmn_exchange *x = u->x;
     double *square = s->squares;
     size_t at, count;
@@ -256,7 +256,7 @@ static void look(const struct shm *s, const struct update *u)
  * rank that updates a slice, and all other blocks become 0, so it counts once in the next sum. */
 static void update_slice(struct shm *s, const struct update *u)
 {
-    const struct cmn_topology *t = s->groups.intra.topology;
+    const struct cmn_topology *t = &s->groups.topology;
     size_t at, count;
 
     cmn_slice(u->x->block.n, t->intra_size, t->intra_rank, &at, &count);
@@ -265,7 +265,7 @@ static void update_slice(struct shm *s, const struct update *u)
 
 static void step_on_node(struct shm *s, const struct cmn_exchange *x, const struct cmn_sgd *sgd)
 {
-    const struct cmn_topology *t = s->groups.intra.topology;
+    const struct cmn_topology *t = &s->groups.topology;
     void *node = s->groups.shm;
     size_t n = x->block.n + x->metrics.n;
     int measures = n >= SMALL && t->intra_size > 1;
@@ -312,7 +312,7 @@ static void step_on_node(struct shm *s, const struct cmn_exchange *x, const stru
  * node keeps an equal part of it. */
 static void step_over_nodes(struct shm *s, const struct cmn_exchange *x, const struct cmn_sgd *sgd)
 {
-    const struct cmn_topology *t = s->groups.intra.topology;
+    const struct cmn_topology *t = &s->groups.topology;
     struct update u = {.x = x, .sgd = sgd};
     float metrics[METRICS_MOST];
     size_t from, to, at, count;
@@ -361,7 +361,7 @@ static void step_shm(void *self, const struct cmn_exchange *x, const struct cmn_
 static void momentum_shm(void *self, size_t floats, size_t *first, size_t *n, int *copies)
 {
     const struct shm *s = self;
-    const struct cmn_topology *t = s->groups.intra.topology;
+    const struct cmn_topology *t = &s->groups.topology;
 
     *copies = t->inter_size;
     if (s->groups.overlap) {

@@ -38,14 +38,6 @@ struct cmn_through_host {
     int ranges, out, begun;
 };
 
-static void require(int result)
-{
-    if (result) {
-        cmn_fail_in("through the host");
-        cmn_fatal_reason();
-    }
-}
-
 int cmn_through_host_open(struct cmn_through_host **through, const struct cmn_communicator *inner,
                           const struct cmn_topology *t, const struct cmn_options *o)
 {
@@ -60,7 +52,8 @@ int cmn_through_host_open(struct cmn_through_host **through, const struct cmn_co
         return -1;
     }
     h->in_background = inner->begin && !(inner->no_begin && inner->no_begin(h->self));
-    return cmn_device_stream_open(&h->stream);
+    h->stream = cmn_device_stream_open();
+    return 0;
 }
 
 static void release_room(struct cmn_through_host *h)
@@ -101,7 +94,10 @@ static void prepare(struct cmn_through_host *h, const struct cmn_exchange *x)
         b->tensors == x->tensors && b->metrics.n == x->metrics.n) {
         return;
     }
-    require(cmn_through_host_room(h, x->block.n + x->metrics.n));
+    if (cmn_through_host_room(h, x->block.n + x->metrics.n)) {
+        cmn_fail_in("through the host");
+        cmn_fatal_reason();
+    }
     h->tensor = cmn_calloc((size_t)x->tensors + 1, sizeof *h->tensor);
     free(before); /* not earlier: inner recognizes an exchange by its addresses */
     for (int i = 0; i < x->tensors; i++) {
@@ -135,9 +131,9 @@ static void copy_out(struct cmn_through_host *h, size_t upto)
     }
     r = &h->range[h->out++];
     r->end = upto;
-    require(cmn_device_follow(h->stream, cmn_device_stream()));
-    require(cmn_device_copy_beside(h->stream, h->host + h->copied, h->on_gpu.block.data + h->copied,
-                                   upto - h->copied, 1, &r->copied));
+    cmn_device_follow(h->stream, cmn_device_stream());
+    cmn_device_copy_beside(h->stream, h->host + h->copied, h->on_gpu.block.data + h->copied,
+                           upto - h->copied, 1, &r->copied);
     h->copied = upto;
 }
 
@@ -145,7 +141,9 @@ static int reached(void *event)
 {
     int is = cmn_device_reached(event);
 
-    require(is < 0);
+    if (is < 0) {
+        cmn_fatal_reason();
+    }
     return is;
 }
 
@@ -197,7 +195,7 @@ void cmn_through_host_allreduce(struct cmn_through_host *h, const struct cmn_exc
         work(h, since);
     }
     h->inner->allreduce(h->self, &h->on_host);
-    require(cmn_device_copy_beside(h->stream, x->block.data, h->host, floats, 0, &h->returned));
+    cmn_device_copy_beside(h->stream, x->block.data, h->host, floats, 0, &h->returned);
     for (since = cmn_clock(); !reached(h->returned);) {
         work(h, since);
     }

@@ -7,8 +7,8 @@
  *      cmn_compress says
  *   3. allgather within the node
  * On the CPU all steps run in the background (overlapped_allreduce.h with k owners); on one node
- * the ranks sum in shared memory (transports/shm.h). On GPUs NCCL does the steps in the background,
- * in the parts of pure_nccl. With powersgd, or without NCCL, the CPU does them (through_host.h).
+ * the ranks sum in shared memory (transports/shm.h). GPUs do the same through the host
+ * (through_host.h).
  * Bytes, n floats, M nodes of k ranks: over a node's link 2(M-1)/M * 4n each way (4n for two
  * nodes), a k-th of it by each rank. Within the node nothing is sent on the CPU.
  * On nodes with more than k ranks, the ranks from number k on own no slice.

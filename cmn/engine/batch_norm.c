@@ -103,18 +103,11 @@ static size_t floats_of(size_t n)
 
 #ifdef GPU
 
-static void queued(int code)
-{
-    if (cmn_device_check(code, "a kernel")) {
-        fail();
-    }
-}
-
 /* Gathers all ranks' statistics in s->gathered. */
 static void gather(struct cmn_batch_norm *s, const float *a, const float *b, size_t n, double count)
 {
     check_room(s, n);
-    queued(cmn_kernel_pack_statistics(s->sent, a, b, n, (unsigned)count, cmn_device_stream()));
+    cmn_kernel_pack_statistics(s->sent, a, b, n, (unsigned)count);
     cmn_nccl_gather(s->nccl, s->gathered, s->sent, floats_of(n));
 }
 
@@ -151,9 +144,6 @@ static void open_on_gpu(struct cmn_batch_norm *s)
         cmn_device_memory(&s->gathered, floats_of(s->filters) * (size_t)s->topology->size)) {
         fail();
     }
-#ifdef GPU
-    queued(cmn_kernel_load_statistics());
-#endif
 }
 
 /* Returns why the statistics go through the host's memory, or NULL if they need not. */
@@ -326,23 +316,22 @@ static void fetch(struct cmn_batch_norm *s, float **a, float **b, size_t n)
     }
     *a = s->host;
     *b = s->host + n;
-    if (cmn_device_read(*a, from_a, n) || cmn_device_read(*b, from_b, n)) {
-        fail();
-    }
+    cmn_device_read(*a, from_a, n);
+    cmn_device_read(*b, from_b, n);
 }
 
 static void put_back(const struct cmn_batch_norm *s, float *a, float *b, size_t n)
 {
-    if (s->topology->device >= 0 &&
-        (cmn_device_write(a, s->host, n) || cmn_device_write(b, s->host + n, n))) {
-        fail();
+    if (s->topology->device >= 0) {
+        cmn_device_write(a, s->host, n);
+        cmn_device_write(b, s->host + n, n);
     }
 }
 
 void cmn_batch_norm_await(struct cmn_batch_norm *s)
 {
     if (s->nccl) {
-        cmn_nccl_gathered(s->nccl, s->idle, s->idler);
+        cmn_nccl_end(s->nccl, s->idle, s->idler);
     }
 }
 
@@ -356,8 +345,7 @@ void cmn_batch_norm_forward(struct cmn_batch_norm *s, float *mean, float *varian
 #ifdef GPU
     if (s->nccl) {
         gather(s, mean, variance, n, count);
-        queued(cmn_kernel_merge_statistics(mean, variance, s->gathered, n, s->topology->size,
-                                           s->less, cmn_device_stream()));
+        cmn_kernel_merge_statistics(mean, variance, s->gathered, n, s->topology->size, s->less);
         return;
     }
 #endif
@@ -387,8 +375,8 @@ void cmn_batch_norm_backward(struct cmn_batch_norm *s, float *mean_delta, float 
 #ifdef GPU
     if (s->nccl) {
         gather(s, mean_delta, variance_delta, n, count);
-        queued(cmn_kernel_merge_deltas(mean_delta, variance_delta, s->gathered, n,
-                                       s->topology->size, (unsigned)count, cmn_device_stream()));
+        cmn_kernel_merge_deltas(mean_delta, variance_delta, s->gathered, n, s->topology->size,
+                                (unsigned)count);
         return;
     }
 #endif

@@ -50,11 +50,6 @@ static void require(int result)
     }
 }
 
-static void queued(int code)
-{
-    require(cmn_device_check(code, "a kernel"));
-}
-
 /* ---- blocks ---- */
 
 static float *memory_gpu(size_t floats)
@@ -73,44 +68,14 @@ static float *host_memory_gpu(size_t floats)
     return memory;
 }
 
-static void copy_gpu(float *to, const float *from, size_t n)
-{
-    require(cmn_device_copy(to, from, n));
-}
-
-static void zero_gpu(float *x, size_t n)
-{
-    require(cmn_device_zero(x, n));
-}
-
-static void scale_gpu(float *x, float by, size_t n)
-{
-    queued(cmn_kernel_scale(x, by, n, cmn_device_stream()));
-}
-
-static void combine_gpu(float *to, const float *a, float by, const float *b, size_t n)
-{
-    queued(cmn_kernel_combine(to, a, by, b, n, cmn_device_stream()));
-}
-
-static void write_gpu(float *to, const float *host, size_t n)
-{
-    require(cmn_device_write(to, host, n));
-}
-
-static void read_gpu(float *host, const float *from, size_t n)
-{
-    require(cmn_device_read(host, from, n));
-}
-
 static void send_gpu(struct cmn_gradients *g, float *to, const float *metrics)
 {
-    require(cmn_device_mail_send(g->gpu->metrics, to, metrics, CMN_METRICS));
+    cmn_device_mail_send(g->gpu->metrics, to, metrics, CMN_METRICS);
 }
 
 static void fetch_gpu(struct cmn_gradients *g, float *metrics, const float *from)
 {
-    require(cmn_device_mail_fetch(g->gpu->metrics, metrics, from, CMN_METRICS));
+    cmn_device_mail_fetch(g->gpu->metrics, metrics, from, CMN_METRICS);
 }
 
 /* ---- the flat buffer ---- */
@@ -127,7 +92,7 @@ static void open_gpu(struct cmn_gradients *g, size_t floats, const struct cmn_bl
 
 static void move_device(float **tensor, float *to, size_t n)
 {
-    require(cmn_device_copy(to, *tensor, n));
+    cmn_device_copy(to, *tensor, n);
     cmn_device_free(*tensor);
     *tensor = to;
 }
@@ -148,7 +113,7 @@ static void *on_gpu(const void *host, size_t bytes)
 {
     float *memory = memory_gpu(bytes / sizeof *memory);
 
-    write_gpu(memory, host, bytes / sizeof *memory);
+    cmn_device_write(memory, host, bytes / sizeof *memory);
     return memory;
 }
 
@@ -220,10 +185,10 @@ static void ready_gpu(struct cmn_gradients *g)
     d->bad = memory_gpu(tensors + 1);
     d->part = memory_gpu(2 * parts + 1);
     d->host_part = host_memory_gpu(2 * parts + 1);
-    require(cmn_device_mail_open(&d->metrics, CMN_METRICS));
-    require(cmn_device_mail_open(&d->marks, tensors + 1));
-    require(cmn_device_mail_open(&d->rates, 3 * tensors + 1));
-    queued(cmn_kernel_load_update());
+    d->metrics = cmn_device_mail_open(CMN_METRICS);
+    d->marks = cmn_device_mail_open(tensors + 1);
+    d->rates = cmn_device_mail_open(3 * tensors + 1);
+    cmn_kernel_load();
     free(place);
 }
 
@@ -267,10 +232,10 @@ static int first_bad(const struct cmn_gradients *g)
     size_t n = (size_t)g->exchange.tensors;
     float *bad = g->gpu->host_part;
 
-    read_gpu(bad, g->gpu->bad, n);
+    cmn_device_read(bad, g->gpu->bad, n);
     for (size_t i = 0; i < n; i++) {
         if (bad[i] != 0) {
-            zero_gpu(g->gpu->bad, n);
+            cmn_device_zero(g->gpu->bad, n);
             return (int)i;
         }
     }
@@ -279,7 +244,7 @@ static int first_bad(const struct cmn_gradients *g)
 
 static void look_at(const struct cmn_gradients *g, const float *block, size_t from, size_t to)
 {
-    queued(cmn_kernel_nonfinite(g->gpu->bad, g->gpu->tensor, block, from, to, cmn_device_stream()));
+    cmn_kernel_nonfinite(g->gpu->bad, g->gpu->tensor, block, from, to);
 }
 
 static int nonfinite_gpu(const struct cmn_gradients *g, const float *block)
@@ -293,12 +258,11 @@ static int nonfinite_gpu(const struct cmn_gradients *g, const float *block)
 
 /* ---- an update ---- */
 
-/* Checks the `code` of the kernel that has computed the parts of each tensor's sum, and copies the
- * parts to d->host_part. */
-static void read_parts(const struct cmn_gradients *g, int code)
+/* Copies the parts of each tensor's sum to d->host_part. */
+static void read_parts(const struct cmn_gradients *g)
 {
-    queued(code);
-    read_gpu(g->gpu->host_part, g->gpu->part, 2 * (size_t)g->exchange.tensors * CMN_KERNEL_PARTS);
+    cmn_device_read(g->gpu->host_part, g->gpu->part,
+                    2 * (size_t)g->exchange.tensors * CMN_KERNEL_PARTS);
 }
 
 static void squares_gpu(struct cmn_gradients *g, const float *block, double *sum)
@@ -306,8 +270,8 @@ static void squares_gpu(struct cmn_gradients *g, const float *block, double *sum
     struct cmn_flat_buffer_gpu *d = g->gpu;
     const double *part = d->host_part;
 
-    read_parts(g, cmn_kernel_squares(d->part, block, d->at, d->n, g->exchange.tensors,
-                                     cmn_device_stream()));
+    cmn_kernel_squares(d->part, block, d->at, d->n, g->exchange.tensors);
+    read_parts(g);
     for (int i = 0; i < g->exchange.tensors; i++) {
         sum[i] = 0;
         for (int p = 0; p < CMN_KERNEL_PARTS; p++) {
@@ -328,7 +292,7 @@ static void send_table(struct cmn_gradients *g)
         memcpy(to, g->scale, bytes);
         memcpy(to + n, g->rate, bytes);
         memcpy(to + 2 * n, g->decay, bytes);
-        require(cmn_device_mail_send(d->rates, d->table, to, 3 * n));
+        cmn_device_mail_send(d->rates, d->table, to, 3 * n);
     }
 }
 
@@ -350,7 +314,7 @@ static void sgd_gpu(struct cmn_gradients *g, float *velocity, float *sums, float
     };
 
     send_table(g);
-    queued(cmn_kernel_sgd(&k, cmn_device_stream()));
+    cmn_kernel_sgd(&k);
 }
 
 static void adam_gpu(struct cmn_gradients *g, float *sums)
@@ -377,7 +341,7 @@ static void adam_gpu(struct cmn_gradients *g, float *sums)
     };
 
     send_table(g);
-    queued(cmn_kernel_adam(&k, cmn_device_stream()));
+    cmn_kernel_adam(&k);
 }
 
 static void check_gpu(struct cmn_gradients *g, size_t upto)
@@ -391,14 +355,13 @@ static void check_gpu(struct cmn_gradients *g, size_t upto)
 static void ask_gpu(struct cmn_gradients *g)
 {
     g->gpu->checked = 0;
-    require(cmn_device_mail_ask(g->gpu->marks, g->gpu->bad, (size_t)g->exchange.tensors));
+    cmn_device_mail_ask(g->gpu->marks, g->gpu->bad, (size_t)g->exchange.tensors);
 }
 
 static int answer_gpu(struct cmn_gradients *g)
 {
     const float *bad = cmn_device_mail_answer(g->gpu->marks);
 
-    require(bad ? 0 : -1);
     for (int i = 0; i < g->exchange.tensors; i++) {
         if (bad[i] != 0) {
             return g->tensor_of[i];
@@ -412,8 +375,8 @@ static int hash_gpu(const struct cmn_gradients *g, uint64_t *hash)
     struct cmn_flat_buffer_gpu *d = g->gpu;
     const unsigned long long *part = d->host_part;
 
-    read_parts(g, cmn_kernel_hash(d->part, g->exchange.weights, d->at, d->n, g->exchange.tensors,
-                                  cmn_device_stream()));
+    cmn_kernel_hash(d->part, g->exchange.weights, d->at, d->n, g->exchange.tensors);
+    read_parts(g);
     for (int i = 0; i < g->exchange.tensors; i++) {
         hash[i] = 0;
         for (int p = 0; p < CMN_KERNEL_PARTS; p++) {
@@ -432,14 +395,14 @@ const struct cmn_flat_buffer_ops cmn_flat_buffer_gpu = {
     .release = cmn_device_free,
     .host_memory = host_memory_gpu,
     .host_release = cmn_device_host_free,
-    .copy = copy_gpu,
-    .zero = zero_gpu,
-    .scale = scale_gpu,
-    .write = write_gpu,
-    .read = read_gpu,
+    .copy = cmn_device_copy,
+    .zero = cmn_device_zero,
+    .scale = cmn_kernel_scale,
+    .write = cmn_device_write,
+    .read = cmn_device_read,
     .send_metrics = send_gpu,
     .fetch_metrics = fetch_gpu,
-    .combine = combine_gpu,
+    .combine = cmn_kernel_combine,
     .squares = squares_gpu,
     .nonfinite = nonfinite_gpu,
     .check = check_gpu,

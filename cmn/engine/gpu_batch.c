@@ -4,7 +4,6 @@
 
 #include <cuda_runtime.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,9 +23,8 @@ struct place {
     float *locked; /* page-locked: input, then labels */
     /* On the GPU. Those of the place that computes are also the network's. */
     float *input, *truth;
-    cudaEvent_t sent; /* reached when both copies have ended */
-    cudaEvent_t used; /* reached when Darknet's stream has computed with them */
-    int may_travel;   /* 1: the host does not know yet that the copies have ended */
+    /* Events: both copies have ended; Darknet's stream has computed with them. NULL: never yet. */
+    void *sent, *used;
 };
 
 struct question {
@@ -44,40 +42,12 @@ static struct {
     void *stream;
     struct question question[QUESTIONS];
     int questions;
-    cudaEvent_t answered;
+    void *answered; /* event */
 } batch;
 
 /* Protects the states and numbers of the places. A thread fills a place without holding it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t filled = PTHREAD_COND_INITIALIZER;
-
-static void require(int result)
-{
-    if (result) {
-        cmn_fail_in("a batch for the GPU");
-        cmn_fatal_reason();
-    }
-}
-
-static void queued(int code, const char *what)
-{
-    require(cmn_device_check(code, what));
-}
-
-static void make_event(cudaEvent_t *event)
-{
-    queued(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreate");
-}
-
-static void await(cudaEvent_t event)
-{
-    int is;
-
-    while ((is = cmn_device_reached(event)) == 0) {
-        sched_yield();
-    }
-    require(is < 0);
-}
 
 /* ---- memory ---- */
 
@@ -110,7 +80,6 @@ static void free_places(void)
         }
         cmn_device_host_free(p->locked);
         p->input = p->truth = p->locked = NULL;
-        p->may_travel = 0;
         p->is = FREE;
     }
 }
@@ -120,13 +89,8 @@ static void open_once(void)
     if (batch.open) {
         return;
     }
-    queued(cudaGetDevice(&batch.device), "cudaGetDevice");
-    require(cmn_device_stream_open(&batch.stream));
-    make_event(&batch.answered);
-    for (int i = 0; i < PLACES; i++) {
-        make_event(&batch.place[i].sent);
-        make_event(&batch.place[i].used);
-    }
+    cmn_device_need(cudaGetDevice(&batch.device), "cudaGetDevice");
+    batch.stream = cmn_device_stream_open();
     batch.computes = &batch.place[0];
     batch.open = 1;
 }
@@ -187,13 +151,13 @@ void cmn_gpu_batch_close(void)
     if (batch.open) {
         free_places();
         for (int i = 0; i < PLACES; i++) {
-            cudaEventDestroy(batch.place[i].sent);
-            cudaEventDestroy(batch.place[i].used);
+            cmn_device_event_close(batch.place[i].sent);
+            cmn_device_event_close(batch.place[i].used);
         }
         for (int i = 0; i < QUESTIONS; i++) {
             cmn_device_host_free(batch.question[i].locked);
         }
-        cudaEventDestroy(batch.answered);
+        cmn_device_event_close(batch.answered);
         cmn_device_stream_close(batch.stream);
         /* Numbers continue, so that a batch of the last network is never taken for one of the
          * next. */
@@ -206,41 +170,31 @@ void cmn_gpu_batch_close(void)
 
 /* ---- to the GPU ---- */
 
-/* Waits until the last copy from a place's page-locked memory has ended. Returns 0, or -1 with a
- * reason. */
-static int empty(struct place *p)
+/* Waits until the last copy from a place's page-locked memory has ended. */
+static void empty(const struct place *p)
 {
-    int is = 1;
-
-    while (p->may_travel && (is = cmn_device_reached(p->sent)) == 0) {
-        sched_yield();
+    if (p->sent) {
+        cmn_device_await(p->sent);
     }
-    p->may_travel = 0;
-    return is < 0 ? -1 : 0;
 }
 
-static int copy(float *to, const float *locked, size_t n)
+static void copy(float *to, const float *locked, size_t n, struct place *p)
 {
-    return n ? cmn_device_check(cudaMemcpyAsync(to, locked, n * sizeof *to, cudaMemcpyHostToDevice,
-                                                (cudaStream_t)batch.stream),
-                                "cudaMemcpyAsync")
-             : 0;
+    if (n) {
+        cmn_device_copy_beside(batch.stream, to, locked, n, 0, &p->sent);
+    }
 }
 
 /* Starts the copy of the place's page-locked memory to the GPU. It runs behind the last kernel that
- * reads the place's GPU memory, and in parallel with all later work. Returns 0, or -1 with a
- * reason. */
-static int send(struct place *p)
+ * reads the place's GPU memory, and in parallel with all later work. */
+static void send(struct place *p)
 {
-    p->may_travel = 1;
-    if (cmn_device_check(cudaStreamWaitEvent((cudaStream_t)batch.stream, p->used, 0),
-                         "cudaStreamWaitEvent") ||
-        copy(p->input, p->locked, batch.inputs) ||
-        copy(p->truth, p->locked + batch.inputs, batch.truths)) {
-        return -1;
+    if (p->used) {
+        cmn_device_need(cudaStreamWaitEvent((cudaStream_t)batch.stream, (cudaEvent_t)p->used, 0),
+                        "cudaStreamWaitEvent");
     }
-    return cmn_device_check(cudaEventRecord(p->sent, (cudaStream_t)batch.stream),
-                            "cudaEventRecord");
+    copy(p->input, p->locked, batch.inputs, p);
+    copy(p->truth, p->locked + batch.inputs, batch.truths, p);
 }
 
 /* Called with the lock held. Returns a free place, now FILLED_NOW, or NULL if there is none. */
@@ -312,14 +266,15 @@ int cmn_gpu_batch_send(struct network *net, struct cmn_host_floats input,
             pthread_cond_wait(&filled, &lock);
         }
         pthread_mutex_unlock(&lock);
-        require(empty(p));
+        empty(p);
         memcpy(p->locked, input.data, input.n * sizeof *p->locked);
         memcpy(p->locked + input.n, truth.data, truth.n * sizeof *p->locked);
-        require(send(p));
+        send(p);
         pthread_mutex_lock(&lock);
     }
-    queued(cudaEventRecord(batch.computes->used, cudaStreamLegacy), "cudaEventRecord");
-    queued(cudaStreamWaitEvent(cudaStreamLegacy, p->sent, 0), "cudaStreamWaitEvent");
+    cmn_device_record(&batch.computes->used, cmn_device_stream());
+    cmn_device_need(cudaStreamWaitEvent(cudaStreamLegacy, (cudaEvent_t)p->sent, 0),
+                    "cudaStreamWaitEvent");
     batch.computes->is = FREE;
     batch.computes = p;
     p->is = COMPUTES;
@@ -357,22 +312,10 @@ static float *gather(float *to, struct cmn_host_rows rows, size_t n)
     return to;
 }
 
-/* Fills a place and starts its copy. Returns -1 on an error of CUDA, which the main thread will
- * get, too, and report. */
-static int fill(struct place *p, struct cmn_host_rows input, struct cmn_host_rows truth, size_t n)
-{
-    if (cmn_device_check(cudaSetDevice(batch.device), "cudaSetDevice") || empty(p)) {
-        return -1;
-    }
-    gather(gather(p->locked, input, n), truth, n);
-    return send(p);
-}
-
 size_t cmn_gpu_batch_ahead(struct cmn_host_rows input, struct cmn_host_rows truth)
 {
     struct place *p;
-    size_t n, number = 0;
-    int failed;
+    size_t n, number;
 
     pthread_mutex_lock(&lock);
     n = batch.has_places ? rows_of(input, truth) : 0;
@@ -381,12 +324,13 @@ size_t cmn_gpu_batch_ahead(struct cmn_host_rows input, struct cmn_host_rows trut
     if (!p) {
         return 0;
     }
-    failed = fill(p, input, truth, n);
+    cmn_device_need(cudaSetDevice(batch.device), "cudaSetDevice");
+    empty(p);
+    gather(gather(p->locked, input, n), truth, n);
+    send(p);
     pthread_mutex_lock(&lock);
-    if (!failed) {
-        number = p->number = ++batch.numbers;
-    }
-    p->is = failed ? FREE : AHEAD;
+    number = p->number = ++batch.numbers;
+    p->is = AHEAD;
     pthread_cond_broadcast(&filled);
     pthread_mutex_unlock(&lock);
     return number;
@@ -403,17 +347,16 @@ int cmn_gpu_batch_ask(const float *device, float *host, size_t n, float *sum)
     }
     if (q->room < n) {
         cmn_device_host_free(q->locked);
-        require(cmn_device_host_memory(&q->locked, n));
+        if (cmn_device_host_memory(&q->locked, n)) {
+            cmn_fatal_reason();
+        }
         q->room = n;
     }
     q->host = host;
     q->sum = sum;
     q->n = n;
     batch.questions++;
-    queued(cudaMemcpyAsync(q->locked, device, n * sizeof *host, cudaMemcpyDeviceToHost,
-                           cudaStreamLegacy),
-           "cudaMemcpyAsync");
-    queued(cudaEventRecord(batch.answered, cudaStreamLegacy), "cudaEventRecord");
+    cmn_device_copy_beside(cmn_device_stream(), q->locked, device, n, 1, &batch.answered);
     return 1;
 }
 
@@ -423,58 +366,14 @@ void cmn_gpu_batch_answer(struct network *net)
         return;
     }
     cmn_status_compute("forward on the GPU");
-    await(batch.answered);
-    batch.computes->may_travel = 0; /* the copy ended before the forward pass that used it */
+    cmn_device_await(batch.answered);
     for (int i = 0; i < batch.questions; i++) {
         const struct question *q = &batch.question[i];
         memcpy(q->host, q->locked, q->n * sizeof *q->host);
-        if (q->sum) {
-            *q->sum = sum_array(q->host, (int)q->n);
-        }
+        *q->sum = sum_array(q->host, (int)q->n);
     }
     batch.questions = 0;
     cmn_tree_add_losses(net);
-}
-
-#else
-
-int cmn_gpu_batch_send(struct network *net, struct cmn_host_floats input,
-                       struct cmn_host_floats truth)
-{
-    (void)net;
-    (void)input;
-    (void)truth;
-    return 0;
-}
-
-size_t cmn_gpu_batch_ahead(struct cmn_host_rows input, struct cmn_host_rows truth)
-{
-    (void)input;
-    (void)truth;
-    return 0;
-}
-
-void cmn_gpu_batch_take(size_t number)
-{
-    (void)number;
-}
-
-int cmn_gpu_batch_ask(const float *device, float *host, size_t n, float *sum)
-{
-    (void)device;
-    (void)host;
-    (void)n;
-    (void)sum;
-    return 0;
-}
-
-void cmn_gpu_batch_answer(struct network *net)
-{
-    (void)net;
-}
-
-void cmn_gpu_batch_close(void)
-{
 }
 
 #endif

@@ -1,7 +1,6 @@
 /* Copies of the next micro-batches to the GPU while another one computes, and copies of the results
  * of its forward pass back to the host. Only one network of the process trains. All functions are
- * local. An error ends the job unless a comment says otherwise. Without CUDA nothing is copied. The
- * memory needed is that of CMN_GPU_PLACES micro-batches in page-locked memory, and of
+ * local. An error ends the job. The memory needed is that of CMN_GPU_PLACES micro-batches in page-locked memory, and of
  * CMN_GPU_PLACES - 1 on the GPU besides the network's own. */
 #ifndef CMN_GPU_BATCH_H
 #define CMN_GPU_BATCH_H
@@ -30,30 +29,39 @@ struct cmn_host_rows {
  * changes, because it allocates memory. Otherwise it blocks only until a copy that began two
  * micro-batches earlier has ended. The network gets other buffers for its input and labels on the
  * GPU; the copies into them end before the work that Darknet queues next. Darknet frees the buffers
- * that the network has. Returns 1. Returns 0 without CUDA, and if there is not enough memory, which
- * a log line says: then the caller copies. */
+ * that the network has. Returns 1. Returns 0 if there is not enough memory, which a log line says:
+ * then the caller copies. */
 int cmn_gpu_batch_send(struct network *net, struct cmn_host_floats input,
                        struct cmn_host_floats truth);
 
 /* Thread-safe; blocks until an earlier copy from the same place has ended. A loader calls it with
  * its rows: the first of them, as many as a micro-batch has, start their copy to the GPU. Returns
  * the number of this batch. Returns 0 if nothing is copied: there is no memory yet, no place is
- * free, the images have another size, or CUDA fails, which the main thread will report. */
+ * free, or the images have another size. */
 size_t cmn_gpu_batch_ahead(struct cmn_host_rows input, struct cmn_host_rows truth);
 
 /* Says that the next cmn_gpu_batch_send() sends the batch with that number. 0: it has no number. */
 void cmn_gpu_batch_take(size_t number);
 
 /* Not blocking. Queues a copy of n floats from the GPU, behind what Darknet has queued;
- * cmn_gpu_batch_answer() delivers them to `host`. Returns 0 if the caller has to copy: without
- * CUDA, and if too many copies are pending. */
+ * cmn_gpu_batch_answer() delivers them to `host`. Returns 0 if the caller has to copy, because too
+ * many copies are pending. */
 int cmn_gpu_batch_ask(const float *device, float *host, size_t n, float *sum);
 
-/* Blocking if something was asked for. Copies the floats to `host`, and their sum to *sum unless
- * sum is NULL, and updates the network's loss from the losses of its layers. */
+/* Blocking if something was asked for. Copies the floats to `host`, and their sum to *sum, and updates the network's loss from the losses of its layers. */
 void cmn_gpu_batch_answer(struct network *net);
 
 /* Blocking. Frees everything, except the memory that the network uses now. */
 void cmn_gpu_batch_close(void);
+
+/* A build without CUDA does not define these functions: no network there is on a GPU. */
+#ifndef GPU
+#pragma weak cmn_gpu_batch_send
+#pragma weak cmn_gpu_batch_ahead
+#pragma weak cmn_gpu_batch_take
+#pragma weak cmn_gpu_batch_ask
+#pragma weak cmn_gpu_batch_answer
+#pragma weak cmn_gpu_batch_close
+#endif
 
 #endif

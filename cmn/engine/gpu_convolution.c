@@ -1,6 +1,6 @@
 /* Convolutions on GPUs in bf16, by cuDNN's graph API. The functions that Darknet calls are not an
  * option: on an H100 they computed gradients in bf16 without tensor cores, ten to a hundred times
- * slower than in 32 bits (docs/use/gpu.md).
+ * slower than in 32 bits (tests/gpu/README.md).
  *
  * Darknet's tensors are floats, channels first. Tensor cores need 16 bits, channels last. So one
  * kernel rounds and transposes each operand into `room`, cuDNN computes there, and another kernel
@@ -67,14 +67,6 @@ static size_t room_floats;
 
 /* The delta that has been in `room` since the gradient of the weights was computed; NULL: none. */
 static const void *delta;
-
-static void require(int failed)
-{
-    if (failed) {
-        cmn_fail_in("cmn_mixed=bf16");
-        cmn_fatal_reason();
-    }
-}
 
 static void require_cudnn(cudnnStatus_t status)
 {
@@ -396,7 +388,10 @@ static int begin(struct operands *o, int result, cudnnHandle_t handle, cudnnTens
         cmn_device_free(room); /* waits for all work that uses it */
         room = NULL;
         room_floats = 0;
-        require(cmn_device_memory(&room, floats));
+        if (cmn_device_memory(&room, floats)) {
+            cmn_fail_in("cmn_mixed=bf16");
+            cmn_fatal_reason();
+        }
         room_floats = floats;
         lay_out(o);
     }
@@ -407,10 +402,7 @@ static void take(const struct operands *o, int i, const void *from)
 {
     const struct shape *s = &o->plan->shape;
 
-    require(cmn_device_check(cmn_kernel_channels_last(o->at[i], from, images_of(s, i),
-                                                      channels_of(s, i), pixels_of(s, i),
-                                                      cmn_device_stream()),
-                             "a cast to bf16"));
+    cmn_kernel_channels_last(o->at[i], from, images_of(s, i), channels_of(s, i), pixels_of(s, i));
 }
 
 static cudnnStatus_t execute(cudnnHandle_t handle, const struct operands *o, int result)
@@ -439,10 +431,8 @@ static cudnnStatus_t give(cudnnHandle_t handle, const struct operands *o, int i,
         factor != 0 && factor != 1 ? CUDNN_STATUS_NOT_SUPPORTED : execute(handle, o, i);
 
     if (!done) {
-        require(cmn_device_check(cmn_kernel_channels_first(to, o->at[i], images_of(s, i),
-                                                           channels_of(s, i), pixels_of(s, i),
-                                                           factor != 0, cmn_device_stream()),
-                                 "a cast from bf16"));
+        cmn_kernel_channels_first(to, o->at[i], images_of(s, i), channels_of(s, i), pixels_of(s, i),
+                                  factor != 0);
     }
     return done;
 }

@@ -248,7 +248,9 @@ int cmn_net_burn_in(const struct cmn_net *net)
 
 float cmn_net_loss(const struct cmn_net *net)
 {
-    cmn_gpu_batch_answer(cmn_network(net));
+    if (cmn_net_on_gpu(net)) {
+        cmn_gpu_batch_answer(cmn_network(net));
+    }
     return cmn_tree_loss(cmn_network(net));
 }
 

@@ -254,11 +254,13 @@ static void transfer(const struct cmn_gradients *g, enum cmn_tensor_kind kind, i
     }
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *t = &g->tensor[i];
-        if (t->kind == kind && t->device && *t->device && !in_block(g, t) &&
-            (to_host ? cmn_device_read(*t->at, *t->device, t->n)
-                     : cmn_device_write(*t->device, *t->at, t->n))) {
-            cmn_fail_in("layer %d %s", t->layer, t->name);
-            cmn_fatal_reason();
+        if (t->kind != kind || !t->device || !*t->device || in_block(g, t)) {
+            continue;
+        }
+        if (to_host) {
+            cmn_device_read(*t->at, *t->device, t->n);
+        } else {
+            cmn_device_write(*t->device, *t->at, t->n);
         }
     }
 }

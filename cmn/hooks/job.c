@@ -341,8 +341,9 @@ static void refuse_copies(void)
 /* Removes -nogpu from the arguments and returns the GPU for a tool, or -1. */
 static int device_of_tool(int *argc, char **argv)
 {
-    int kept = 0, device = cmn_device_count() ? cmn_rank_device() : -1;
+    int kept = 0, device = cmn_rank_device();
 
+    device = cmn_device_count() ? device : -1;
     for (int i = 0; i < *argc; i++) {
         if (!strcmp(argv[i], "-nogpu")) {
             device = -1;
@@ -532,9 +533,7 @@ void cmn_start(void)
 
 int cmn_rank_device(void)
 {
-    int gpus = cmn_job.on ? cmn_device_count() : 0;
-
-    return gpus ? cmn_job.topology.intra_rank % gpus : 0;
+    return cmn_job.on ? cmn_device_choose(&cmn_job.topology) : 0;
 }
 
 unsigned long cmn_rank_seed(unsigned long seed)

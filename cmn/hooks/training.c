@@ -123,12 +123,21 @@ void cmn_after_load_network(struct network *net, const char *cfg)
     }
 }
 
+static int trains_on_gpu(const struct network *net)
+{
+    const struct cmn_trainer *t = net->cmn;
+
+    return t && t->session->topology.device >= 0;
+}
+
 void cmn_before_free_network(struct network *net)
 {
     if (net->cmn) {
         cmn_job.trainer = cmn_job.trainer == net->cmn ? NULL : cmn_job.trainer;
-        cmn_gpu_batch_close();
-        cmn_gpu_convolution_close();
+        if (trains_on_gpu(net)) {
+            cmn_gpu_batch_close();
+            cmn_gpu_convolution_close();
+        }
         cmn_trainer_close(net->cmn);
         net->cmn = NULL;
     }
@@ -376,13 +385,6 @@ int cmn_after_micro_batch(struct network *net, int last)
     return t ? cmn_step_after_micro_batch(&t->step) : last;
 }
 
-static int trains_on_gpu(const struct network *net)
-{
-    const struct cmn_trainer *t = net->cmn;
-
-    return t && t->session->topology.device >= 0;
-}
-
 int cmn_sends_batch(struct network *net, const float *input, size_t inputs, const float *truth,
                     size_t truths)
 {
@@ -394,21 +396,22 @@ size_t cmn_batch_loaded(int images, float **input, int inputs, float **truth, in
 {
     size_t n = (size_t)images;
 
-    return cmn_job.on ? cmn_gpu_batch_ahead((struct cmn_host_rows){input, n, (size_t)inputs},
-                                            (struct cmn_host_rows){truth, n, (size_t)truths})
-                      : 0;
+    return cmn_job.on && cmn_job.topology.device >= 0
+               ? cmn_gpu_batch_ahead((struct cmn_host_rows){input, n, (size_t)inputs},
+                                     (struct cmn_host_rows){truth, n, (size_t)truths})
+               : 0;
 }
 
 void cmn_takes_batch(struct network *net, size_t number)
 {
-    if (net->cmn) {
+    if (trains_on_gpu(net)) {
         cmn_gpu_batch_take(number);
     }
 }
 
 int cmn_fetches_later(struct network *net, const float *device, float *host, size_t n, float *sum)
 {
-    return net->train && trains_on_gpu(net) && cmn_gpu_batch_ask(device, host, n, sum);
+    return net->train && trains_on_gpu(net) && (!sum || cmn_gpu_batch_ask(device, host, n, sum));
 }
 
 void cmn_after_forward(struct network *net, int i)

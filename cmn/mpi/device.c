@@ -1,22 +1,15 @@
 #include "mpi/device.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef GPU
-#include <cuda_runtime.h>
-#else
-#include "mpi/without_cuda.h"
-#endif
+#include <unistd.h>
 
 #include "base/debug.h"
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
-
-/* Bytes of a GPU's UUID. It identifies a GPU; the number of a GPU may differ from process to
- * process. */
-enum { ID = 16 };
 
 int cmn_device_built(void)
 {
@@ -27,6 +20,17 @@ int cmn_device_built(void)
 #endif
 }
 
+#ifdef GPU
+
+#include <cuda_runtime.h>
+
+/* What tells GPUs apart; their numbers may differ from process to process. A slice of a GPU (MIG) is
+ * a GPU with a name of its own, but not for NCCL, which knows the place on the bus alone. */
+struct identity {
+    char uuid[16];
+    int bus[3]; /* PCI: domain, bus, device */
+};
+
 int cmn_device_check(int code, const char *what)
 {
     if (code == cudaSuccess) {
@@ -35,6 +39,13 @@ int cmn_device_check(int code, const char *what)
     /* Clears the error, which Darknet's next check would take for its own. */
     cudaGetLastError();
     return cmn_fail("%s: %s", what, cudaGetErrorString((cudaError_t)code));
+}
+
+void cmn_device_need(int code, const char *what)
+{
+    if (cmn_device_check(code, what)) {
+        cmn_fatal_reason();
+    }
 }
 
 int cmn_device_count(void)
@@ -48,15 +59,18 @@ int cmn_device_count(void)
     return n;
 }
 
-static int identify(int device, char id[ID])
+static int identify(int device, struct identity *id)
 {
     struct cudaDeviceProp properties = {0};
 
     if (cmn_device_check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties")) {
         return -1;
     }
-    _Static_assert(sizeof properties.uuid == ID, "a UUID has 16 bytes");
-    memcpy(id, &properties.uuid, ID);
+    _Static_assert(sizeof properties.uuid == sizeof id->uuid, "a UUID has 16 bytes");
+    memcpy(id->uuid, &properties.uuid, sizeof id->uuid);
+    id->bus[0] = properties.pciDomainID;
+    id->bus[1] = properties.pciBusID;
+    id->bus[2] = properties.pciDeviceID;
     return 0;
 }
 
@@ -69,6 +83,88 @@ int cmn_device_capability(int device)
                : properties.major;
 }
 
+/* ---- which GPU a rank takes ---- */
+
+int cmn_device_near(int rank, const int *near_rank, int ranks, const int *near_gpu, int gpus)
+{
+    char *taken = cmn_calloc((size_t)gpus, 1);
+    int *gpu = cmn_calloc((size_t)ranks, sizeof *gpu), chosen;
+
+    memset(gpu, -1, (size_t)ranks * sizeof *gpu);
+    for (int anywhere = 0; anywhere < 2; anywhere++) {
+        for (int r = 0; r < ranks; r++) {
+            for (int g = 0; g < gpus && gpu[r] < 0; g++) {
+                if (!taken[g] && (anywhere || (near_rank[r] >= 0 && near_rank[r] == near_gpu[g]))) {
+                    gpu[r] = g;
+                    taken[g] = 1;
+                }
+            }
+        }
+    }
+    chosen = gpu[rank] < 0 ? rank % gpus : gpu[rank];
+    free(taken);
+    free(gpu);
+    return chosen;
+}
+
+/* Returns the NUMA node of all cores that this process may use, or -1 if they are on several. */
+static int own_numa_node(void)
+{
+    unsigned core, node;
+    cpu_set_t cores;
+    char name[80];
+
+    if (getcpu(&core, &node) || sched_getaffinity(0, sizeof cores, &cores)) {
+        return -1;
+    }
+    for (int i = 0; i < CPU_SETSIZE; i++) {
+        snprintf(name, sizeof name, "/sys/devices/system/cpu/cpu%d/node%u", i, node);
+        if (CPU_ISSET(i, &cores) && access(name, F_OK)) {
+            return -1;
+        }
+    }
+    return (int)node;
+}
+
+/* Returns the NUMA node next to a GPU, or -1 if it is not known. */
+static int numa_node_of(int device)
+{
+    struct identity id;
+    char name[80];
+    FILE *in;
+    int node = -1;
+
+    if (identify(device, &id)) {
+        return -1;
+    }
+    snprintf(name, sizeof name, "/sys/bus/pci/devices/%04x:%02x:%02x.0/numa_node",
+             (unsigned)id.bus[0], (unsigned)id.bus[1], (unsigned)id.bus[2]);
+    in = fopen(name, "r");
+    if (in) {
+        node = fscanf(in, "%d", &node) == 1 ? node : -1;
+        fclose(in);
+    }
+    return node;
+}
+
+int cmn_device_choose(const struct cmn_topology *t)
+{
+    int gpus = cmn_device_count(), mine = own_numa_node(), chosen;
+    int *rank = cmn_calloc((size_t)t->intra_size, sizeof *rank);
+    int *gpu = cmn_calloc((size_t)gpus + 1, sizeof *gpu);
+
+    for (int g = 0; g < gpus; g++) {
+        gpu[g] = numa_node_of(g);
+    }
+    MPI_CALL(MPI_Allgather(&mine, 1, MPI_INT, rank, 1, MPI_INT, t->intra));
+    chosen = gpus ? cmn_device_near(t->intra_rank, rank, t->intra_size, gpu, gpus) : 0;
+    free(rank);
+    free(gpu);
+    return chosen;
+}
+
+/* ---- memory and copies ---- */
+
 int cmn_device_memory(float **memory, size_t floats)
 {
     void *block = NULL;
@@ -76,11 +172,8 @@ int cmn_device_memory(float **memory, size_t floats)
     if (cmn_device_check(cudaMalloc(&block, floats * sizeof **memory), "cudaMalloc")) {
         return cmn_fail_in("%zu floats on the GPU", floats);
     }
-    if (cmn_device_check(cudaMemset(block, 0, floats * sizeof **memory), "cudaMemset") ||
-        cmn_device_check(cudaDeviceSynchronize(), "cudaDeviceSynchronize")) {
-        cudaFree(block);
-        return -1;
-    }
+    cmn_device_need(cudaMemset(block, 0, floats * sizeof **memory), "cudaMemset");
+    cmn_device_need(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     *memory = block;
     return 0;
 }
@@ -125,35 +218,66 @@ void *cmn_device_stream(void)
 
 /* Synchronises, because cudaMemcpy may return before its last bytes are on the GPU, and is ordered
  * only with Darknet's own stream. */
-static int copy(void *to, const void *from, size_t n, enum cudaMemcpyKind kind)
+static void copy(void *to, const void *from, size_t n, enum cudaMemcpyKind kind)
 {
-    if (cmn_device_check(cudaMemcpy(to, from, n * sizeof(float), kind), "cudaMemcpy")) {
-        return -1;
-    }
-    return cmn_device_check(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
+    cmn_device_need(cudaMemcpy(to, from, n * sizeof(float), kind), "cudaMemcpy");
+    cmn_device_need(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
 }
 
-int cmn_device_write(float *device, const float *host, size_t n)
+void cmn_device_write(float *device, const float *host, size_t n)
 {
-    return copy(device, host, n, cudaMemcpyHostToDevice);
+    copy(device, host, n, cudaMemcpyHostToDevice);
 }
 
-int cmn_device_read(float *host, const float *device, size_t n)
+void cmn_device_read(float *host, const float *device, size_t n)
 {
-    return copy(host, device, n, cudaMemcpyDeviceToHost);
+    copy(host, device, n, cudaMemcpyDeviceToHost);
 }
 
-int cmn_device_copy(float *device, const float *from_device, size_t n)
+void cmn_device_copy(float *device, const float *from_device, size_t n)
 {
-    return cmn_device_check(cudaMemcpyAsync(device, from_device, n * sizeof(float),
-                                            cudaMemcpyDeviceToDevice, cudaStreamLegacy),
-                            "cudaMemcpyAsync");
+    cmn_device_need(cudaMemcpyAsync(device, from_device, n * sizeof(float),
+                                    cudaMemcpyDeviceToDevice, cudaStreamLegacy),
+                    "cudaMemcpyAsync");
 }
 
 /* cudaMemset does not make the host wait if the memory is the GPU's. */
-int cmn_device_zero(float *device, size_t n)
+void cmn_device_zero(float *device, size_t n)
 {
-    return cmn_device_check(cudaMemset(device, 0, n * sizeof(float)), "cudaMemset");
+    cmn_device_need(cudaMemset(device, 0, n * sizeof(float)), "cudaMemset");
+}
+
+/* ---- streams and events ---- */
+
+void *cmn_device_stream_open(void)
+{
+    cudaStream_t stream = NULL;
+
+    cmn_device_need(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    return stream;
+}
+
+void cmn_device_stream_close(void *stream)
+{
+    if (stream) {
+        cudaStreamDestroy((cudaStream_t)stream);
+    }
+}
+
+void cmn_device_record(void **event, void *stream)
+{
+    if (!*event) {
+        cmn_device_need(cudaEventCreateWithFlags((cudaEvent_t *)event, cudaEventDisableTiming),
+                        "cudaEventCreate");
+    }
+    cmn_device_need(cudaEventRecord((cudaEvent_t)*event, (cudaStream_t)stream), "cudaEventRecord");
+}
+
+void cmn_device_event_close(void *event)
+{
+    if (event) {
+        cudaEventDestroy((cudaEvent_t)event);
+    }
 }
 
 int cmn_device_reached(void *event)
@@ -167,201 +291,190 @@ int cmn_device_reached(void *event)
     return cmn_device_check(code, "cudaEventQuery") ? -1 : 1;
 }
 
-int cmn_device_stream_open(void **stream)
+/* Calls work(self), unless work is NULL, again and again until the GPU has reached the event. */
+static void await(void *event, void (*work)(void *self), void *self)
 {
-    return cmn_device_check(
-        cudaStreamCreateWithFlags((cudaStream_t *)stream, cudaStreamNonBlocking),
-        "cudaStreamCreate");
-}
-
-void cmn_device_stream_close(void *stream)
-{
-    if (stream) {
-        cudaStreamDestroy((cudaStream_t)stream);
+    for (;;) {
+        int is;
+        if (work) {
+            work(self);
+        }
+        is = cmn_device_reached(event);
+        if (is < 0) {
+            cmn_fatal_reason();
+        }
+        if (is) {
+            return;
+        }
+        sched_yield();
     }
 }
 
-/* Records the event, which it creates if it is NULL, on a stream. */
-static int record(void **event, void *stream)
+void cmn_device_await(void *event)
 {
-    if (!*event &&
-        cmn_device_check(cudaEventCreateWithFlags((cudaEvent_t *)event, cudaEventDisableTiming),
-                         "cudaEventCreate")) {
-        return -1;
-    }
-    return cmn_device_check(cudaEventRecord((cudaEvent_t)*event, (cudaStream_t)stream),
-                            "cudaEventRecord");
+    await(event, NULL, NULL);
 }
 
-int cmn_device_follow(void *stream, void *other)
+void cmn_device_wait(void (*work)(void *self), void *self)
 {
     void *event = NULL;
-    int failed = record(&event, other) ||
-                 cmn_device_check(cudaStreamWaitEvent((cudaStream_t)stream, (cudaEvent_t)event, 0),
-                                  "cudaStreamWaitEvent");
 
+    cmn_device_record(&event, cudaStreamLegacy);
+    await(event, work, self);
+    cmn_device_event_close(event);
+}
+
+void cmn_device_follow(void *stream, void *other)
+{
+    void *event = NULL;
+
+    cmn_device_record(&event, other);
+    cmn_device_need(cudaStreamWaitEvent((cudaStream_t)stream, (cudaEvent_t)event, 0),
+                    "cudaStreamWaitEvent");
     cmn_device_event_close(event); /* The stream still waits for it. */
-    return failed ? -1 : 0;
 }
 
-int cmn_device_copy_beside(void *stream, float *to, const float *from, size_t n, int to_host,
-                           void **event)
+void cmn_device_copy_beside(void *stream, float *to, const float *from, size_t n, int to_host,
+                            void **event)
 {
-    return cmn_device_check(
-               cudaMemcpyAsync(to, from, n * sizeof *to,
-                               to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice,
-                               (cudaStream_t)stream),
-               "cudaMemcpyAsync") ||
-                   record(event, stream)
-               ? -1
-               : 0;
+    cmn_device_need(cudaMemcpyAsync(to, from, n * sizeof *to,
+                                    to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice,
+                                    (cudaStream_t)stream),
+                    "cudaMemcpyAsync");
+    cmn_device_record(event, stream);
 }
 
-void cmn_device_event_close(void *event)
-{
-    if (event) {
-        cudaEventDestroy((cudaEvent_t)event);
-    }
-}
+/* ---- mails ---- */
 
 struct cmn_device_mail {
-    float *locked;         /* floats that are sent, followed by floats that are received */
-    size_t floats;         /* floats of each of the two */
-    void *stream;          /* only for cmn_device_mail_fetch() */
-    void *sent, *answered; /* events, reached when the copy has ended; NULL before the first one */
+    float *locked; /* floats that are sent, followed by floats that are received */
+    size_t floats; /* floats of each of the two */
+    /* Events, reached when the copy has ended; NULL before the first one. */
+    void *sent, *answered, *fetched;
 };
 
-int cmn_device_mail_open(struct cmn_device_mail **mail, size_t floats)
-{
-    struct cmn_device_mail *m = *mail = cmn_calloc(1, sizeof *m);
+/* For what is fetched beside all other work; all mails share it. */
+static void *postman;
+static int mails;
 
+struct cmn_device_mail *cmn_device_mail_open(size_t floats)
+{
+    struct cmn_device_mail *m = cmn_calloc(1, sizeof *m);
+
+    postman = mails++ ? postman : cmn_device_stream_open();
     m->floats = floats;
-    return cmn_device_host_memory(&m->locked, 2 * floats) || cmn_device_stream_open(&m->stream) ? -1
-                                                                                                : 0;
+    if (cmn_device_host_memory(&m->locked, 2 * floats)) {
+        cmn_fatal_reason();
+    }
+    return m;
 }
 
 void cmn_device_mail_close(struct cmn_device_mail *m)
 {
     if (m) {
-        cmn_device_stream_close(m->stream);
         cmn_device_event_close(m->sent);
         cmn_device_event_close(m->answered);
+        cmn_device_event_close(m->fetched);
         cmn_device_host_free(m->locked);
         free(m);
+        if (!--mails) {
+            cmn_device_stream_close(postman);
+        }
     }
 }
 
-/* Calls work(self), unless work is NULL, again and again until the GPU has reached the event. */
-static int await_event(void *event, void (*work)(void *self), void *self)
+void cmn_device_mail_send(struct cmn_device_mail *m, float *device, const float *host, size_t n)
 {
-    int is = 0;
-
-    while (!is) {
-        if (work) {
-            work(self);
-        }
-        is = cmn_device_reached(event);
-        if (!is) {
-            sched_yield();
-        }
-    }
-    return is < 0 ? -1 : 0;
-}
-
-int cmn_device_mail_send(struct cmn_device_mail *m, float *device, const float *host, size_t n)
-{
-    if (m->sent && await_event(m->sent, NULL, NULL)) {
-        return -1;
+    if (m->sent) {
+        cmn_device_await(m->sent);
     }
     memcpy(m->locked, host, n * sizeof *host);
-    return cmn_device_copy_beside(cudaStreamLegacy, device, m->locked, n, 0, &m->sent);
+    cmn_device_copy_beside(cudaStreamLegacy, device, m->locked, n, 0, &m->sent);
 }
 
-int cmn_device_mail_fetch(struct cmn_device_mail *m, float *host, const float *device, size_t n)
+void cmn_device_mail_fetch(struct cmn_device_mail *m, float *host, const float *device, size_t n)
 {
     float *locked = m->locked + m->floats;
 
-    if (cmn_device_check(cudaMemcpyAsync(locked, device, n * sizeof *host, cudaMemcpyDeviceToHost,
-                                         (cudaStream_t)m->stream),
-                         "cudaMemcpyAsync") ||
-        cmn_device_check(cudaStreamSynchronize((cudaStream_t)m->stream), "cudaStreamSynchronize")) {
-        return -1;
-    }
+    cmn_device_copy_beside(postman, locked, device, n, 1, &m->fetched);
+    cmn_device_await(m->fetched);
     memcpy(host, locked, n * sizeof *host);
-    return 0;
 }
 
-int cmn_device_mail_ask(struct cmn_device_mail *m, float *device, size_t n)
+void cmn_device_mail_ask(struct cmn_device_mail *m, float *device, size_t n)
 {
-    return cmn_device_copy_beside(cudaStreamLegacy, m->locked + m->floats, device, n, 1,
-                                  &m->answered) ||
-                   cmn_device_zero(device, n)
-               ? -1
-               : 0;
+    cmn_device_copy_beside(cudaStreamLegacy, m->locked + m->floats, device, n, 1, &m->answered);
+    cmn_device_zero(device, n);
 }
 
 const float *cmn_device_mail_answer(struct cmn_device_mail *m)
 {
-    return m->answered && await_event(m->answered, NULL, NULL) ? NULL : m->locked + m->floats;
-}
-
-static int wait_on(void *stream, void (*work)(void *self), void *self)
-{
-    void *event = NULL;
-    int failed = record(&event, stream) || await_event(event, work, self);
-
-    cmn_device_event_close(event);
-    return failed ? -1 : 0;
-}
-
-int cmn_device_wait(void (*work)(void *self), void *self)
-{
-    return wait_on(cudaStreamLegacy, work, self);
-}
-
-int cmn_device_wait_for(void *stream)
-{
-    return wait_on(stream, NULL, NULL);
-}
-
-/* Returns the first other rank of this node that uses the same GPU, or -1. */
-static int find_sharer(const struct cmn_topology *t, const char *ids)
-{
-    for (int i = 0; i < t->intra_size; i++) {
-        if (i != t->intra_rank &&
-            !memcmp(ids + (size_t)i * ID, ids + (size_t)t->intra_rank * ID, ID)) {
-            return i;
-        }
+    if (m->answered) {
+        cmn_device_await(m->answered);
     }
-    return -1;
+    return m->locked + m->floats;
+}
+
+/* ---- whether ranks share a GPU ---- */
+
+static _Noreturn void refuse_sharing(const struct cmn_topology *t, int other, int device)
+{
+    cmn_fatal("ranks %d and %d of this node (of %d ranks there) use the same GPU, number %d of %d: "
+              "start no more ranks on a node than it has GPUs, or use the CPU with -nogpu",
+              t->intra_rank < other ? t->intra_rank : other,
+              t->intra_rank < other ? other : t->intra_rank, t->intra_size, device,
+              cmn_device_count());
 }
 
 /* Ends the job if two ranks of a node use the same GPU, unless CMN_DEBUG_SHARE_GPUS is set. Returns
  * whether any ranks share a GPU in a way that NCCL would refuse. */
 static int find_sharing(const struct cmn_topology *t, int device)
 {
-    char *ids = cmn_calloc((size_t)t->intra_size, ID);
-    char mine[ID];
-    int sharer, shares;
+    struct identity *all = cmn_calloc((size_t)t->intra_size, sizeof *all), *mine;
+    int shares = 0, same = -1;
 
+    mine = &all[t->intra_rank];
     if (identify(device, mine)) {
         cmn_fatal_reason();
     }
-    MPI_CALL(MPI_Allgather(mine, ID, MPI_BYTE, ids, ID, MPI_BYTE, t->intra));
-    sharer = find_sharer(t, ids);
-    free(ids);
-    shares = sharer >= 0 && !getenv("NCCL_MULTI_RANK_GPU_ENABLE") && !getenv("NCCL_HOSTID");
+    MPI_CALL(
+        MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, sizeof *all, MPI_BYTE, t->intra));
+    for (int i = t->intra_size - 1; i >= 0; i--) {
+        if (i == t->intra_rank) {
+            continue;
+        }
+        same = memcmp(all[i].uuid, mine->uuid, sizeof mine->uuid) ? same : i;
+        /* With names of their own the processes are on other hosts to NCCL. */
+        shares |= !memcmp(all[i].bus, mine->bus, sizeof mine->bus) && !getenv("NCCL_HOSTID");
+    }
+    free(all);
     MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, &shares, 1, MPI_INT, MPI_MAX, t->world));
-    if (sharer >= 0 && !cmn_debug_word("SHARE_GPUS")) {
-        cmn_fatal(
-            "ranks %d and %d of this node (of %d ranks there) use the same GPU, number %d of %d: "
-            "start no more ranks on a node than it has GPUs, or use the CPU with -nogpu",
-            t->intra_rank < sharer ? t->intra_rank : sharer,
-            t->intra_rank < sharer ? sharer : t->intra_rank, t->intra_size, device,
-            cmn_device_count());
+    if (same >= 0 && !cmn_debug_word("SHARE_GPUS")) {
+        refuse_sharing(t, same, device);
     }
     return shares;
 }
+
+#else
+
+int cmn_device_count(void)
+{
+    return 0;
+}
+
+int cmn_device_choose(const struct cmn_topology *t)
+{
+    (void)t;
+    return 0;
+}
+
+static int find_sharing(const struct cmn_topology *t, int device)
+{
+    (void)t;
+    return device >= 0; /* there is none */
+}
+
+#endif
 
 void cmn_device_agree(struct cmn_topology *t, int device)
 {

@@ -1,5 +1,4 @@
-/* device: the GPU of this rank, its memory, streams and copies. A build without CUDA has these
- * functions, too; they fail with a reason. */
+/* device: the GPU of this rank, its memory, streams and copies. */
 #ifndef CMN_DEVICE_H
 #define CMN_DEVICE_H
 
@@ -13,14 +12,33 @@ int cmn_device_built(void);
 /* Local. Returns the number of GPUs that this process may use; 0 without CUDA, driver or device. */
 int cmn_device_count(void);
 
-/* Local. Returns the first number of a GPU's compute capability, or 0 if it is not known. */
-int cmn_device_capability(int device);
+/* Collective over the ranks of the node, blocking. Returns the number of the GPU that this rank is to
+ * use: one next to the cores that it may use, where it is bound to one NUMA node; else that of its
+ * number within the node. 0 without GPUs. */
+int cmn_device_choose(const struct cmn_topology *t);
+
+/* Local. Returns the GPU of one rank of a node, of those that it sees, given the NUMA nodes of all
+ * ranks and GPUs (-1: none, or not known). First the ranks, in their order, each take a GPU of their
+ * own NUMA node, then the others one of those that are left; ranks beyond the GPUs share them. */
+int cmn_device_near(int rank, const int *near_rank, int ranks, const int *near_gpu, int gpus);
 
 /* Collective over all ranks, blocking. `device` is the number of the GPU that Darknet uses here, or
  * -1 for the CPU. Sets t->device to it, and t->shares_gpus. Ends the job if some ranks use a GPU
  * and some do not, or if two ranks of a node use the same GPU (unless CMN_DEBUG_SHARE_GPUS is
- * set). */
+ * set). Slices of a GPU (MIG) count as GPUs. */
 void cmn_device_agree(struct cmn_topology *t, int device);
+
+/* ---- for builds with CUDA ----
+ *
+ * An error ends the job, unless a function returns it. */
+
+/* Local. Returns the first number of a GPU's compute capability, or 0 if it is not known. */
+int cmn_device_capability(int device);
+
+/* Local. Returns 0 if `code`, a cudaError_t, is cudaSuccess. Otherwise records "<what>: <CUDA's
+ * text>" as the reason and returns -1. cmn_device_need() ends the job then. */
+int cmn_device_check(int code, const char *what);
+void cmn_device_need(int code, const char *what);
 
 /* Local, blocking. Allocates zeroed memory for `floats` floats on the current GPU; the caller frees
  * it with cmn_device_free(). Returns 0, or -1 with a reason. */
@@ -40,71 +58,89 @@ void cmn_device_unlock(float *memory);
 /* Local. Returns the stream on which Darknet queues its work, a cudaStream_t. */
 void *cmn_device_stream(void);
 
-/* Local, blocking. Copy n floats after all work that Darknet has queued. Return 0, or -1 with a
- * reason. */
-int cmn_device_write(float *device, const float *host, size_t n);
-int cmn_device_read(float *host, const float *device, size_t n);
+/* Local, blocking. Copy n floats after all work that Darknet has queued. */
+void cmn_device_write(float *device, const float *host, size_t n);
+void cmn_device_read(float *host, const float *device, size_t n);
 
 /* Local, not blocking, queued after Darknet's work. Copy n floats within the GPU's memory, or zero
- * them. Return 0, or -1 with a reason. */
-int cmn_device_copy(float *device, const float *from_device, size_t n);
-int cmn_device_zero(float *device, size_t n);
+ * them. */
+void cmn_device_copy(float *device, const float *from_device, size_t n);
+void cmn_device_zero(float *device, size_t n);
+
+/* Local. Returns a new stream beside Darknet's, a cudaStream_t. cmn_device_stream_close() takes
+ * NULL, too. */
+void *cmn_device_stream_open(void);
+void cmn_device_stream_close(void *stream);
+
+/* Local, not blocking. Records *event (a cudaEvent_t, created if it is NULL) on the stream.
+ * cmn_device_event_close() takes NULL, too. */
+void cmn_device_record(void **event, void *stream);
+void cmn_device_event_close(void *event);
+
+/* Local, not blocking. Returns 1 if the GPU has reached the event, 0 if not yet, or -1 with a
+ * reason. Code that polls must call this: to CUDA "not yet" is an error, which Darknet's next
+ * check, or a kernel's, would take for its own. This function clears it. */
+int cmn_device_reached(void *event);
+
+/* Local, blocking. Wait until the GPU has reached the event, or all work that Darknet has queued.
+ * cmn_device_wait() calls work(self) meanwhile, again and again, at least once, unless work is
+ * NULL. */
+void cmn_device_await(void *event);
+void cmn_device_wait(void (*work)(void *self), void *self);
+
+/* Local, not blocking. Makes all work that is queued on `stream` from now on wait for the work that
+ * is on `other` now. */
+void cmn_device_follow(void *stream, void *other);
+
+/* Local, not blocking, queued on `stream`. Copies n floats to page-locked memory of the CPU
+ * (`to_host`), or from there to the GPU. Records *event after the copy. */
+void cmn_device_copy_beside(void *stream, float *to, const float *from, size_t n, int to_host,
+                            void **event);
 
 /* A mail takes a few floats to the GPU and back through page-locked memory, and the host does not
- * wait for the GPU's other work. Functions that return an int return 0, or -1 with a reason.
- * Local. */
+ * wait for the GPU's other work. Local. */
 struct cmn_device_mail;
 
 /* Blocking. Opens a mail for at most `floats` floats in each direction. cmn_device_mail_close()
  * takes NULL, too. */
-int cmn_device_mail_open(struct cmn_device_mail **mail, size_t floats);
-void cmn_device_mail_close(struct cmn_device_mail *mail);
+struct cmn_device_mail *cmn_device_mail_open(size_t floats);
+void cmn_device_mail_close(struct cmn_device_mail *m);
 
 /* Blocks only until the floats that were sent before have arrived. Copies n floats to `device`,
  * after the work that Darknet has queued, and before what it queues next. */
-int cmn_device_mail_send(struct cmn_device_mail *m, float *device, const float *host, size_t n);
+void cmn_device_mail_send(struct cmn_device_mail *m, float *device, const float *host, size_t n);
 
 /* Blocking. Reads n floats that no queued work is still to write. Waits for no other work. */
-int cmn_device_mail_fetch(struct cmn_device_mail *m, float *host, const float *device, size_t n);
+void cmn_device_mail_fetch(struct cmn_device_mail *m, float *host, const float *device, size_t n);
 
 /* Not blocking. Asks for n floats as they are after the work that Darknet has queued, and zeroes
  * them afterwards. */
-int cmn_device_mail_ask(struct cmn_device_mail *m, float *device, size_t n);
+void cmn_device_mail_ask(struct cmn_device_mail *m, float *device, size_t n);
 
-/* Blocking. Returns the floats that were asked for, or NULL with a reason. They are valid until the
- * next call for this mail. */
+/* Blocking. Returns the floats that were asked for. They are valid until the next call for this
+ * mail. */
 const float *cmn_device_mail_answer(struct cmn_device_mail *m);
 
-/* Local, blocking. Waits for all work that Darknet has queued. Meanwhile calls work(self) again and
- * again, at least once. Returns 0, or -1 with a reason. */
-int cmn_device_wait(void (*work)(void *self), void *self);
-
-/* Local. Opens a stream beside Darknet's, a cudaStream_t. Returns 0, or -1 with a reason.
- * cmn_device_stream_close() takes NULL, too. */
-int cmn_device_stream_open(void **stream);
-void cmn_device_stream_close(void *stream);
-
-/* Local, not blocking. Makes all work that is queued on `stream` from now on wait for the work that
- * is on `other` now. Returns 0, or -1 with a reason. */
-int cmn_device_follow(void *stream, void *other);
-
-/* Local, not blocking, queued on `stream`. Copies n floats to page-locked memory of the CPU
- * (`to_host`), or from there to the GPU. Records *event (a cudaEvent_t, created if it is NULL)
- * after the copy. Returns 0, or -1 with a reason. cmn_device_event_close() takes NULL, too. */
-int cmn_device_copy_beside(void *stream, float *to, const float *from, size_t n, int to_host,
-                           void **event);
-void cmn_device_event_close(void *event);
-
-/* Local, blocking. Waits for all work on the stream. Returns 0, or -1 with a reason. */
-int cmn_device_wait_for(void *stream);
-
-/* Local, not blocking. Returns 1 if the GPU has reached the event (a cudaEvent_t), 0 if not yet, or
- * -1 with a reason. Code that polls must call this: to CUDA "not yet" is an error, which Darknet's
- * next check, or a kernel's, would take for its own. This function clears it. */
-int cmn_device_reached(void *event);
-
-/* Local. Returns 0 if `code`, a cudaError_t, is cudaSuccess. Otherwise records "<what>: <CUDA's
- * text>" as the reason and returns -1. */
-int cmn_device_check(int code, const char *what);
+/* A build without CUDA does not define these functions, and never calls them: its topology has no
+ * device. */
+#ifndef GPU
+#pragma weak cmn_device_capability
+#pragma weak cmn_device_memory
+#pragma weak cmn_device_free
+#pragma weak cmn_device_host_memory
+#pragma weak cmn_device_host_free
+#pragma weak cmn_device_lock
+#pragma weak cmn_device_unlock
+#pragma weak cmn_device_stream
+#pragma weak cmn_device_write
+#pragma weak cmn_device_read
+#pragma weak cmn_device_stream_close
+#pragma weak cmn_device_stream_open
+#pragma weak cmn_device_event_close
+#pragma weak cmn_device_reached
+#pragma weak cmn_device_wait
+#pragma weak cmn_device_follow
+#pragma weak cmn_device_copy_beside
+#endif
 
 #endif

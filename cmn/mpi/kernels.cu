@@ -4,6 +4,9 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+/* Of mpi/device.h, which includes MPI's header: that is not for nvcc. */
+extern "C" void cmn_device_need(int code, const char *what);
+
 static const unsigned BLOCK = 256, BLOCKS_AT_MOST = 4096;
 
 /* Grid-stride loops: a bounded number of blocks serves any n. */
@@ -236,162 +239,152 @@ static unsigned blocks(size_t n)
     return (unsigned)(all < BLOCKS_AT_MOST ? all : BLOCKS_AT_MOST);
 }
 
-/* Queues a kernel over n numbers; a grid of no blocks would be an error. Returns a cudaError_t. */
-#define LAUNCH(kernel, n, stream, ...) \
-    ((n) > 0 ? (kernel<<<blocks(n), BLOCK, 0, (cudaStream_t)(stream)>>>(__VA_ARGS__), \
-            cudaGetLastError()) \
-         : cudaSuccess)
+/* Queues a kernel over n numbers; a grid of no blocks would be an error. */
+#define LAUNCH_ON(stream, kernel, n, ...)                                           \
+    do {                                                                            \
+        if ((n) > 0) {                                                              \
+            kernel<<<blocks(n), BLOCK, 0, (cudaStream_t)(stream)>>>(__VA_ARGS__);   \
+        }                                                                           \
+        cmn_device_need(cudaGetLastError(), #kernel);                               \
+    } while (0)
+#define LAUNCH(...) LAUNCH_ON(cudaStreamLegacy, __VA_ARGS__)
 
-/* Loads a kernel. Returns a cudaError_t. */
-#define LOAD(...) cudaFuncGetAttributes(&unused, (const void *)__VA_ARGS__)
+/* Loads a kernel. */
+#define LOAD(...)                                                                       \
+    cmn_device_need(cudaFuncGetAttributes(&unused, (const void *)__VA_ARGS__), "a kernel")
 
-template <typename T> static int load_casts(void)
+extern "C" void cmn_kernel_load(void)
 {
     struct cudaFuncAttributes unused;
-    int code = LOAD(cast_all<T, float>);
 
-    return code ? code : LOAD(cast_all<float, T>);
+    LOAD(cast_all<__half, float>);
+    LOAD(cast_all<float, __half>);
+    LOAD(cast_all<__nv_bfloat16, float>);
+    LOAD(cast_all<float, __nv_bfloat16>);
+    LOAD(update);
+    LOAD(update_adam);
+    LOAD(combine);
+    LOAD(sum_parts<unsigned long long>);
+    LOAD(sum_parts<double>);
+    LOAD(pack_statistics);
+    LOAD(merge_statistics);
+    LOAD(merge_deltas);
 }
 
-extern "C" int cmn_kernel_load_casts(enum cmn_dtype type)
+extern "C" void cmn_kernel_cast_to_16(void *to, const float *from, size_t n, float factor,
+                                      enum cmn_dtype type, void *stream)
 {
-    return type == CMN_FP16   ? load_casts<__half>()
-           : type == CMN_BF16 ? load_casts<__nv_bfloat16>()
-                              : 0;
+    if (type == CMN_FP16) {
+        LAUNCH_ON(stream, cast_all, n, (__half *)to, from, n, factor, 0);
+    } else {
+        LAUNCH_ON(stream, cast_all, n, (__nv_bfloat16 *)to, from, n, factor, 0);
+    }
 }
 
-extern "C" int cmn_kernel_load_update(void)
+extern "C" void cmn_kernel_cast_to_32(float *to, const void *from, size_t n, float factor,
+                                      enum cmn_dtype type, void *stream)
 {
-    struct cudaFuncAttributes unused;
-    int code = LOAD(update);
-
-    code = code ? code : LOAD(update_adam);
-    code = code ? code : LOAD(combine);
-    code = code ? code : LOAD(sum_parts<unsigned long long>);
-    return code ? code : LOAD(sum_parts<double>);
+    if (type == CMN_FP16) {
+        LAUNCH_ON(stream, cast_all, n, to, (const __half *)from, n, factor, 0);
+    } else {
+        LAUNCH_ON(stream, cast_all, n, to, (const __nv_bfloat16 *)from, n, factor, 0);
+    }
 }
 
-extern "C" int cmn_kernel_load_statistics(void)
+extern "C" void cmn_kernel_scale(float *x, float by, size_t n)
 {
-    struct cudaFuncAttributes unused;
-    int code = LOAD(pack_statistics);
-
-    code = code ? code : LOAD(merge_statistics);
-    return code ? code : LOAD(merge_deltas);
-}
-
-extern "C" int cmn_kernel_cast_to_16(void *to, const float *from, size_t n, float factor,
-                                     enum cmn_dtype type, void *stream)
-{
-    return type == CMN_FP16 ? LAUNCH(cast_all, n, stream, (__half *)to, from, n, factor, 0)
-                            : LAUNCH(cast_all, n, stream, (__nv_bfloat16 *)to, from, n, factor, 0);
-}
-
-extern "C" int cmn_kernel_cast_to_32(float *to, const void *from, size_t n, float factor,
-                                     enum cmn_dtype type, void *stream)
-{
-    return type == CMN_FP16
-               ? LAUNCH(cast_all, n, stream, to, (const __half *)from, n, factor, 0)
-               : LAUNCH(cast_all, n, stream, to, (const __nv_bfloat16 *)from, n, factor, 0);
-}
-
-extern "C" int cmn_kernel_scale(float *x, float by, size_t n, void *stream)
-{
-    return LAUNCH(cast_all, n, stream, x, (const float *)x, n, by, 0);
+    LAUNCH(cast_all, n, x, (const float *)x, n, by, 0);
 }
 
 /* Transposes n matrices. */
 template <typename To, typename From>
-static int transpose(To *to, const From *from, size_t n, size_t rows, size_t columns, int add,
-                     void *stream)
+static void transpose(To *to, const From *from, size_t n, size_t rows, size_t columns, int add)
 {
     const size_t most = 65535; /* of a grid, but in its first dimension */
     size_t tiles = (rows + TILE - 1) / TILE * ((columns + TILE - 1) / TILE);
 
     if (rows == 1 || columns == 1) {
-        return LAUNCH(cast_all, n * rows * columns, stream, to, from, n * rows * columns, 1.f, add);
+        LAUNCH(cast_all, n * rows * columns, to, from, n * rows * columns, 1.f, add);
+        return;
     }
     for (size_t first = 0; first < n; first += most) {
         size_t at = first * rows * columns;
         dim3 grid((unsigned)tiles, (unsigned)(n - first < most ? n - first : most));
-        transpose_all<<<grid, dim3(TILE, TILE_ROWS), 0, (cudaStream_t)stream>>>(
+        transpose_all<<<grid, dim3(TILE, TILE_ROWS), 0, cudaStreamLegacy>>>(
             to + at, from + at, rows, columns, add);
     }
-    return cudaGetLastError();
+    cmn_device_need(cudaGetLastError(), "transpose_all");
 }
 
-extern "C" int cmn_kernel_channels_last(void *to, const float *from, size_t n, size_t channels,
-                                        size_t pixels, void *stream)
+extern "C" void cmn_kernel_channels_last(void *to, const float *from, size_t n, size_t channels,
+                                         size_t pixels)
 {
-    return transpose((__nv_bfloat16 *)to, from, n, channels, pixels, 0, stream);
+    transpose((__nv_bfloat16 *)to, from, n, channels, pixels, 0);
 }
 
-extern "C" int cmn_kernel_channels_first(float *to, const void *from, size_t n, size_t channels,
-                                         size_t pixels, int add, void *stream)
+extern "C" void cmn_kernel_channels_first(float *to, const void *from, size_t n, size_t channels,
+                                          size_t pixels, int add)
 {
-    return transpose(to, (const __nv_bfloat16 *)from, n, pixels, channels, add, stream);
+    transpose(to, (const __nv_bfloat16 *)from, n, pixels, channels, add);
 }
 
-extern "C" int cmn_kernel_sgd(const struct cmn_kernel_sgd *k, void *stream)
+extern "C" void cmn_kernel_sgd(const struct cmn_kernel_sgd *k)
 {
-    return LAUNCH(update, k->n, stream, *k);
+    LAUNCH(update, k->n, *k);
 }
 
-extern "C" int cmn_kernel_adam(const struct cmn_kernel_adam *k, void *stream)
+extern "C" void cmn_kernel_adam(const struct cmn_kernel_adam *k)
 {
-    return LAUNCH(update_adam, k->n, stream, *k);
+    LAUNCH(update_adam, k->n, *k);
 }
 
-extern "C" int cmn_kernel_nonfinite(float *found, const unsigned short *tensor, const float *x,
-                                    size_t from, size_t to, void *stream)
+extern "C" void cmn_kernel_nonfinite(float *found, const unsigned short *tensor, const float *x,
+                                     size_t from, size_t to)
 {
-    return LAUNCH(find_nonfinite, from < to ? to - from : 0, stream, found, tensor, x, from, to);
+    LAUNCH(find_nonfinite, from < to ? to - from : 0, found, tensor, x, from, to);
 }
 
 template <typename T>
-static int launch_sums(T *part, const float *x, const size_t *at, const size_t *n, int tensors,
-                       void *stream)
+static void launch_sums(T *part, const float *x, const size_t *at, const size_t *n, int tensors)
 {
-    if (tensors == 0) {
-        return 0;
+    if (tensors > 0) {
+        sum_parts<<<dim3(CMN_KERNEL_PARTS, (unsigned)tensors), BLOCK, 0, cudaStreamLegacy>>>(
+            part, x, at, n);
     }
-    sum_parts<<<dim3(CMN_KERNEL_PARTS, (unsigned)tensors), BLOCK, 0, (cudaStream_t)stream>>>(
-        part, x, at, n);
-    return cudaGetLastError();
+    cmn_device_need(cudaGetLastError(), "sum_parts");
 }
 
-extern "C" int cmn_kernel_squares(double *part, const float *x, const size_t *at, const size_t *n,
-                                  int tensors, void *stream)
+extern "C" void cmn_kernel_squares(double *part, const float *x, const size_t *at, const size_t *n,
+                                   int tensors)
 {
-    return launch_sums(part, x, at, n, tensors, stream);
+    launch_sums(part, x, at, n, tensors);
 }
 
-extern "C" int cmn_kernel_hash(unsigned long long *part, const float *x, const size_t *at,
-                               const size_t *n, int tensors, void *stream)
+extern "C" void cmn_kernel_hash(unsigned long long *part, const float *x, const size_t *at,
+                                const size_t *n, int tensors)
 {
-    return launch_sums(part, x, at, n, tensors, stream);
+    launch_sums(part, x, at, n, tensors);
 }
 
-extern "C" int cmn_kernel_combine(float *to, const float *a, float by, const float *b, size_t n,
-                                  void *stream)
+extern "C" void cmn_kernel_combine(float *to, const float *a, float by, const float *b, size_t n)
 {
-    return LAUNCH(combine, n, stream, to, a, by, b, n);
+    LAUNCH(combine, n, to, a, by, b, n);
 }
 
-extern "C" int cmn_kernel_pack_statistics(float *to, const float *a, const float *b, size_t n,
-                                          unsigned count, void *stream)
+extern "C" void cmn_kernel_pack_statistics(float *to, const float *a, const float *b, size_t n,
+                                           unsigned count)
 {
-    return LAUNCH(pack_statistics, n, stream, to, a, b, n, count);
+    LAUNCH(pack_statistics, n, to, a, b, n, count);
 }
 
-extern "C" int cmn_kernel_merge_statistics(float *mean, float *variance, const float *from,
-                                           size_t n, int ranks, double less, void *stream)
+extern "C" void cmn_kernel_merge_statistics(float *mean, float *variance, const float *from,
+                                            size_t n, int ranks, double less)
 {
-    return LAUNCH(merge_statistics, n, stream, mean, variance, from, n, ranks, less);
+    LAUNCH(merge_statistics, n, mean, variance, from, n, ranks, less);
 }
 
-extern "C" int cmn_kernel_merge_deltas(float *a, float *b, const float *from, size_t n, int ranks,
-                                       unsigned count, void *stream)
+extern "C" void cmn_kernel_merge_deltas(float *a, float *b, const float *from, size_t n, int ranks,
+                                        unsigned count)
 {
-    return LAUNCH(merge_deltas, n, stream, a, b, from, n, ranks, count);
+    LAUNCH(merge_deltas, n, a, b, from, n, ranks, count);
 }

@@ -17,7 +17,7 @@ struct cmn_topology {
      * node in its `inter`. */
     int least_intra;
     int device;      /* number of the GPU whose memory holds the gradients; -1: the CPU's memory */
-    int shares_gpus; /* some ranks use the same GPU, and NCCL was not told to allow it */
+    int shares_gpus; /* some ranks use the same GPU, or slices of one: NCCL would refuse them */
     char host[64];
 };
 

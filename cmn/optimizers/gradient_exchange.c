@@ -1,7 +1,5 @@
 #include "optimizers/gradient_exchange.h"
 
-#include "base/fatal.h"
-#include "base/log.h"
 #include "mpi/device.h"
 
 void cmn_gradient_exchange_open(struct cmn_gradients *g, struct cmn_net *net,
@@ -16,14 +14,6 @@ void cmn_gradient_exchange_open(struct cmn_gradients *g, struct cmn_net *net,
     cmn_gradients_open(g, net, &memory);
 }
 
-static void require(int result)
-{
-    if (result) {
-        cmn_fail_in("gradients");
-        cmn_fatal_reason();
-    }
-}
-
 void cmn_gradient_exchange_sum(struct cmn_gradients *g, const struct cmn_communicator *c,
                                void *self)
 {
@@ -35,7 +25,7 @@ void cmn_gradient_exchange_sum(struct cmn_gradients *g, const struct cmn_communi
     }
     /* Wait for this rank's own GPU first, so that any later wait is for other ranks. */
     g->ops->send_metrics(g, on_device, g->metrics);
-    require(c->poll ? cmn_device_wait(c->poll, self) : cmn_device_wait_for(cmn_device_stream()));
+    cmn_device_wait(c->poll, self);
     c->allreduce(self, &g->exchange);
     g->ops->fetch_metrics(g, g->metrics, on_device);
 }

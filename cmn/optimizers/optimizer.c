@@ -216,9 +216,7 @@ void cmn_optimizer_finish_backward(struct cmn_optimizer *o)
         return;
     }
     cmn_status_compute("backward on the GPU"); /* no other rank is waited for */
-    if (cmn_device_wait(poll, o)) {
-        cmn_fatal_reason();
-    }
+    cmn_device_wait(poll, o);
 }
 
 /* Each rank keeps its part of the sums that it adds to in the next step. */

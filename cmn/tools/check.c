@@ -14,7 +14,6 @@
 #include "tools/probe.h"
 #include "tools/tool.h"
 #include "trainer/forecast.h"
-#include "transports/nccl.h"
 
 struct check {
     struct cmn_tool_call *call;
@@ -24,8 +23,6 @@ struct check {
     const char *cfg;              /* or NULL */
     struct cmn_findings findings; /* of all ranks on rank 0; of this rank on the others */
     char choice[512], refused[512];
-    int blocks[2];          /* of memory: offered to NCCL, refused by it; sums over all ranks */
-    char unregistered[128]; /* why NCCL refused a block */
 };
 
 static void read_arguments(struct check *c)
@@ -78,19 +75,6 @@ static void choose(struct check *c)
     }
 }
 
-/* Adds up, over all ranks, the blocks of memory that the trials offered to NCCL. */
-static void gather_registrations(struct check *c)
-{
-    const char *why = cmn_nccl_registrations(&c->blocks[0], &c->blocks[1]);
-    int first = cmn_mpi_first_bad(why != NULL, c->t->world);
-
-    MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, c->blocks, 2, MPI_INT, MPI_SUM, c->t->world));
-    snprintf(c->unregistered, sizeof c->unregistered, "%s", why ? why : "");
-    if (first >= 0) {
-        MPI_CALL(MPI_Bcast(c->unregistered, sizeof c->unregistered, MPI_CHAR, first, c->t->world));
-    }
-}
-
 static void gather(struct check *c)
 {
     struct cmn_findings *f = &c->findings;
@@ -98,7 +82,6 @@ static void gather(struct check *c)
     gather_host_info(c);
     f->pair = cmn_probe_pairs(c->t, &f->pairs);
     f->trial = cmn_probe_candidates(c->session, &f->trials);
-    gather_registrations(c);
     choose(c);
 }
 
@@ -181,11 +164,6 @@ static void print_trials(const struct check *c)
     for (int i = 0; i < f->trials; i++) {
         fprintf(c->out, "  %-15s %s%s\n", f->trial[i].name, word[f->trial[i].result],
                 f->trial[i].why);
-    }
-    if (c->blocks[0]) {
-        fprintf(c->out, "  NCCL has registered %d of %d blocks of memory%s%s\n",
-                c->blocks[0] - c->blocks[1], c->blocks[0], c->blocks[1] ? ": " : "",
-                c->unregistered);
     }
     fprintf(c->out, "  chosen: %s\n", c->choice[0] ? c->choice : "none");
 }

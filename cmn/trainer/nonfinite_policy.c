@@ -283,8 +283,8 @@ static void check_gpu(struct cmn_nonfinite_policy *p)
         ask(p);
         return;
     }
-    if (p->session->topology.size > 1 && c->poll && cmn_device_wait(c->poll, m->optimizer.self)) {
-        cmn_fatal_reason();
+    if (p->session->topology.size > 1 && c->poll) {
+        cmn_device_wait(c->poll, m->optimizer.self);
     }
     m->gradients.ops->ask(&m->gradients);
     found = m->gradients.ops->answer(&m->gradients);

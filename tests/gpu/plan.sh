@@ -4,7 +4,7 @@
 # fails or hangs stops no other. At the end of the log is a line for each step. With names of steps only these run.
 #
 # This is `run` in the pack that `make gpu-pack` makes, which needs nothing of the machine but a driver and CUDA's libraries;
-# and it runs in the repository, over the build that DARKNET names. Docs: docs/use/gpu.md.
+# and it runs in the repository, over the build that DARKNET names. Docs: tests/gpu/README.md.
 # Environment: GPU_PLAN_SECONDS (570: for everything), GPU_PLAN (a file with other steps), CUDA_LIBRARIES (folders to be looked
 # through first), and that of tests/gpu/run.sh.
 set -euo pipefail

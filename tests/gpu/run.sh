@@ -262,11 +262,6 @@ find_a_way_to_share() {
     wrapper=() why_not=
     if train 2 step -cmn_communicator pure_nccl; then return; fi
     CMN_DEBUG_SHARE_GPUS=1
-    wrapper=(env NCCL_MULTI_RANK_GPU_ENABLE=1)
-    if train 2 step -cmn_communicator pure_nccl; then
-        echo '# NCCL takes several ranks on a GPU with NCCL_MULTI_RANK_GPU_ENABLE=1'
-        return
-    fi
     wrapper=(sh -c "$by_name" sh)
     if train 2 step -cmn_communicator pure_nccl; then
         echo '# NCCL takes several ranks on a GPU when each has an NCCL_HOSTID of its own'

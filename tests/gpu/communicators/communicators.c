@@ -99,7 +99,6 @@ static void refusals(void **state)
     c = cmn_communicator_choose(&top, &options, &why);
     CHECK_SAYING(c && !strcmp(c->name, "pure_nccl"), "auto: %s", c ? c->name : cmn_reason());
     for (int k = 0; (c = cmn_communicator_at(k)); k++) {
-        int copies = !strcmp(c->name, "non_cuda_aware");
         int between = (c->can[1] & CMN_CASTS) && strcmp(c->name, "pure_nccl") &&
                       strcmp(c->name, "single_node") && strcmp(c->name, "flat");
         snprintf(options.communicator, sizeof options.communicator, "%s", c->name);
@@ -108,9 +107,7 @@ static void refusals(void **state)
                      "%s", c->name);
         CHECK_SAYING((c->can[1] & CMN_CASTS) || strstr(cmn_reason(), "cmn_compress"), "%s",
                      cmn_reason());
-        CHECK_SAYING(!between || strstr(cmn_reason(),
-                                        copies ? "or use flat" : "use pure_nccl or single_node"),
-                     "%s", cmn_reason());
+        CHECK_SAYING(!between || strstr(cmn_reason(), "or use flat"), "%s", cmn_reason());
     }
     all_well();
     fail_on_all_ranks();
@@ -148,7 +145,7 @@ static void refusals_through_the_host(void **state)
     fail_on_all_ranks();
 }
 
-/* 16 bits over NCCL, between ranks or between nodes. Through the host they are the CPU's:
+/* 16 bits over NCCL. Through the host they are the CPU's:
  * through_host.c. */
 static struct {
     enum cmn_dtype type;
@@ -224,7 +221,7 @@ static void try_16_bits(const struct cmn_topology *place, const char *world)
     for (int k = 0; (c = cmn_communicator_at(k)); k++) {
         void *self = NULL;
         if (cmn_communicator_refuses(c, &here, &options) || !c->sums ||
-            !strcmp(c->name, "non_cuda_aware") || !strcmp(c->name, "flat")) {
+            (c->recipe != CMN_ONE_GROUP && c->recipe != CMN_WITHIN_NODE)) {
             continue;
         }
         tried++;

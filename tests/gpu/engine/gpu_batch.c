@@ -62,8 +62,8 @@ static void compute(int time, int images)
 
     CHECK(cmn_gpu_batch_send(&net, (struct cmn_host_floats){in, inputs},
                              (struct cmn_host_floats){out, truths}) == 1);
-    CHECK(cmn_device_copy(seen + time * WHOLE, net.input_gpu, inputs) == 0);
-    CHECK(cmn_device_copy(seen + time * WHOLE + IMAGES * IN, net.truth_gpu, truths) == 0);
+    cmn_device_copy(seen + time * WHOLE, net.input_gpu, inputs);
+    cmn_device_copy(seen + time * WHOLE + IMAGES * IN, net.truth_gpu, truths);
 }
 
 /* What the micro-batch found was written as that of `time`. */
@@ -71,7 +71,7 @@ static void check_seen(int at, int images, int time)
 {
     static float found[WHOLE];
 
-    CHECK(cmn_device_read(found, seen + at * WHOLE, WHOLE) == 0);
+    cmn_device_read(found, seen + at * WHOLE, WHOLE);
     for (int i = 0; i < images * IN; i++) {
         CHECK_SAYING(found[i] == value(time, i), "input %d of micro-batch %d is %g", i, at,
                      (double)found[i]);
@@ -213,17 +213,17 @@ static void answers(void **state)
     net.layers = layers;
     net.n = 2;
     net.cost = &loss;
-    CHECK(cmn_gpu_batch_ask(seen, back[0], IN, NULL) == 0); /* nothing was sent */
+    CHECK(cmn_gpu_batch_ask(seen, back[0], IN, cost) == 0); /* nothing was sent */
     for (int t = 0; t < 6; t++) {
         fill(in, IMAGES * IN, t);
         fill(out, IMAGES * OUT, t);
         compute(t, IMAGES);
         memset(back, 0xff, sizeof back);
         for (int i = 0; i < 4; i++) {
-            CHECK(cmn_gpu_batch_ask(net.truth_gpu, back[i], OUT, i % 2 ? &cost[i / 2] : NULL) == 1);
+            CHECK(cmn_gpu_batch_ask(net.truth_gpu, back[i], OUT, &cost[i / 2]) == 1);
         }
-        CHECK(cmn_gpu_batch_ask(net.truth_gpu, back[0], OUT, NULL) == 0); /* they are too many */
-        CHECK(cmn_device_zero(net.truth_gpu, OUT) == 0);                  /* as backward would */
+        CHECK(cmn_gpu_batch_ask(net.truth_gpu, back[0], OUT, cost) == 0); /* they are too many */
+        cmn_device_zero(net.truth_gpu, OUT);                              /* as backward would */
         cmn_gpu_batch_answer(&net);
         for (int i = 0; i < 4 * OUT; i++) {
             CHECK(back[i / OUT][i % OUT] == value(t, i % OUT));

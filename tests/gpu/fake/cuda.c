@@ -55,8 +55,8 @@ enum { TO_GPU, FROM_GPU, A_STREAM, THE_GPU, AN_EVENT, WAITS };
 static long waits[WAITS];
 
 /* Written behind them: copies to the GPU on other streams than Darknet's; those of them that another
- * thread asked for than the one that started the process. */
-static long copies_beside, copies_of_others;
+ * thread asked for than the one that started the process; copies back that nobody waits for. */
+static long copies_beside, copies_of_others, copies_back;
 static pthread_t first_thread;
 
 /* ---- for all of the stand-in ---- */
@@ -67,8 +67,9 @@ __attribute__((destructor)) static void tell_waits(void)
     FILE *out = name ? fopen(name, "a") : NULL;
 
     if (out && current >= 0) {
-        fprintf(out, "%ld %ld %ld %ld %ld %ld %ld\n", waits[TO_GPU], waits[FROM_GPU],
-                waits[A_STREAM], waits[THE_GPU], waits[AN_EVENT], copies_beside, copies_of_others);
+        fprintf(out, "%ld %ld %ld %ld %ld %ld %ld %ld\n", waits[TO_GPU], waits[FROM_GPU],
+                waits[A_STREAM], waits[THE_GPU], waits[AN_EVENT], copies_beside, copies_of_others,
+                copies_back);
     }
     if (out) {
         fclose(out);
@@ -144,9 +145,10 @@ int fake_current(const char *who)
     return current < 0 ? 0 : current;
 }
 
-int fake_hardware(int device)
+/* The slices of a GPU (FAKE_MIG) have names of their own, and one place on the bus. */
+int fake_bus(int device)
 {
-    return fake.hardware + device;
+    return getenv("FAKE_MIG") ? fake.hardware : fake.hardware + device;
 }
 
 static cudaError_t result(cudaError_t code)
@@ -162,9 +164,8 @@ static cudaError_t result(cudaError_t code)
 struct block {
     uintptr_t at; /* as it was handed out */
     size_t bytes, mapped;
-    char *map;               /* NULL: somebody else's memory, which cudaHostRegister has locked */
-    int device;              /* -1: page-locked memory of the CPU */
-    int of_nccl, registered; /* ncclMemAlloc gave it; so many times ncclCommRegister has it */
+    char *map;  /* NULL: somebody else's memory, which cudaHostRegister has locked */
+    int device; /* -1: page-locked memory of the CPU */
 };
 static struct block *blocks; /* by address */
 static int n_blocks, room_for_blocks;
@@ -286,22 +287,6 @@ static void check_edges(const struct block *b)
     }
 }
 
-void fake_of_nccl(void *block)
-{
-    block_before((uintptr_t)block)->of_nccl = 1;
-}
-
-void fake_register(const void *at, size_t bytes, int more, const char *who)
-{
-    struct block *b = block_of(at, bytes);
-
-    if (!b || (more > 0 && b->device != fake_current(who))) {
-        fake_die("%s: %zu bytes at %p do not lie in one block of this GPU's memory", who, bytes,
-                 at);
-    }
-    b->registered += more;
-}
-
 static void take_out(struct block *b)
 {
     n_blocks--;
@@ -309,20 +294,12 @@ static void take_out(struct block *b)
     fake.alive--;
 }
 
-static void end_block(void *memory, int of_gpu, int of_nccl, const char *who)
+static void end_block(void *memory, int of_gpu, const char *who)
 {
     struct block *b = block_before((uintptr_t)memory);
 
     if (!b || b->at != (uintptr_t)memory || (b->device >= 0) != of_gpu || !b->map) {
         fake_die("%s of %p, which is no such block, or was freed", who, memory);
-    }
-    if (b->registered) {
-        fake_die("%s of %p, which a communicator of NCCL still has: ncclCommDeregister comes first",
-                 who, memory);
-    }
-    if (b->of_nccl != of_nccl) {
-        fake_die("%s of %p, which %s gave", who, memory,
-                 b->of_nccl ? "ncclMemAlloc" : "cudaMalloc");
     }
     check_edges(b);
     used[of_gpu ? b->device : 0] -= of_gpu ? b->bytes : 0;
@@ -481,7 +458,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     const char *capability = getenv("FAKE_CAPABILITY");
 
     memset(properties, 0, sizeof *properties);
-    properties->uuid.bytes[15] = (char)fake_hardware(device);
+    properties->uuid.bytes[15] = (char)(fake.hardware + device);
+    properties->pciBusID = fake_bus(device);
     properties->multiProcessorCount = 132;
     properties->major = capability ? atoi(capability) : 6;
     return result(known_device(device));
@@ -536,19 +514,19 @@ cudaError_t cudaMalloc(void **memory, size_t bytes)
     return cudaSuccess;
 }
 
-void fake_free(void *block, int of_gpu, int of_nccl, const char *who)
+static void free_block(void *block, int of_gpu, const char *who)
 {
     if (block) {
         fake_lock();
         drain(who);
-        end_block(block, of_gpu, of_nccl, who);
+        end_block(block, of_gpu, who);
         fake_unlock();
     }
 }
 
 cudaError_t cudaFree(void *memory)
 {
-    fake_free(memory, 1, 0, "cudaFree");
+    free_block(memory, 1, "cudaFree");
     return cudaSuccess;
 }
 
@@ -571,7 +549,7 @@ cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags)
 
 cudaError_t cudaFreeHost(void *memory)
 {
-    fake_free(memory, 0, 0, "cudaFreeHost");
+    free_block(memory, 0, "cudaFreeHost");
     return cudaSuccess;
 }
 
@@ -624,14 +602,14 @@ cudaError_t cudaHostUnregister(void *memory)
 
 static int run_set(struct fake_work *w)
 {
-    memset(w->to, w->root, w->n);
+    memset(w->to, w->type, w->n);
     return 1;
 }
 
 /* Does not wait, as the memory is the GPU's. */
 cudaError_t cudaMemset(void *memory, int value, size_t bytes)
 {
-    struct fake_work work = {.run = run_set, .what = "cudaMemset", .n = bytes, .root = value};
+    struct fake_work work = {.run = run_set, .what = "cudaMemset", .n = bytes, .type = value};
 
     if (!is_device(memory)) {
         return result(cudaErrorInvalidValue);
@@ -728,6 +706,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
         return result(cudaErrorInvalidValue);
     }
     sides(&work, to, from, kind, 1);
+    copies_back += kind == cudaMemcpyDeviceToHost;
     if (kind == cudaMemcpyHostToDevice && stream && stream != cudaStreamLegacy) {
         fake_lock();
         copies_beside++;

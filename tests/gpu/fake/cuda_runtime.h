@@ -40,7 +40,7 @@ typedef struct {
 struct cudaDeviceProp {
     cudaUUID_t uuid;
     char name[64];
-    int major, minor, multiProcessorCount;
+    int major, minor, multiProcessorCount, pciDomainID, pciBusID, pciDeviceID;
 };
 
 #ifdef __cplusplus

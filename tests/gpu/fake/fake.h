@@ -13,12 +13,10 @@
  * - Page-locking memory twice, and unlocking what was not locked, or was given back before, end
  *   the process with a line.
  * - A kernel that is launched for the first time while NCCL has work ends the process with a line.
- * - NCCL's work on a stream of low priority ends the process with a line; so does the end of a
- *   registration while the communicator has work.
- * - With FAKE_ONE_ORDER ranks must give their calls in one order, over all their communicators: for
- *   jobs whose ranks are in the same ones.
- * - NCCL takes an operation some time after it was given, on a thread of its own; in which order
- *   it adds depends on where a float lies in a call; ranks whose calls differ end with a line.
+ * - NCCL's work on a stream of low priority ends the process with a line; so do two communicators
+ *   that work at a time on streams without an order, and a first operation that would connect.
+ * - In which order NCCL adds depends on where a float lies in a call; ranks whose calls differ end
+ *   with a line.
  * So code that does not wait, or waits for the wrong thing, gives wrong sums. */
 #ifndef TESTS_FAKE_H
 #define TESTS_FAKE_H
@@ -95,14 +93,10 @@ struct fake {
     int calls_to_failure; /* after so many questions for its state; 0: at once */
     cudaError_t event;    /* what cudaEventQuery says */
     int no_memory;        /* cudaMalloc fails */
-    int no_registration;  /* ncclCommRegister fails, or FAKE_NO_REGISTRATION is set */
-    int no_nccl_memory;   /* ncclMemAlloc fails */
     int no_waits;         /* no stream waits for another one's event: tests must fail then */
 
-    int alive; /* blocks, streams, events, communicators, registrations that were not given back */
-    int registered;                         /* registrations that there are now */
-    int aborts;                             /* calls of ncclCommAbort */
-    long reductions, allreduces, scattered; /* floats that NCCL was given for them */
+    int alive;  /* blocks, streams, events, communicators that were not given back */
+    int aborts; /* calls of ncclCommAbort */
 };
 extern struct fake fake;
 
@@ -125,14 +119,14 @@ struct fake_work {
     const char *what;
     void *to, *from; /* the CPU's addresses */
     size_t n;
-    int type, root; /* of NCCL; root -1: all; -2: an allgather */
-    int broadcast;
-    long number, order; /* of the communicator's calls; of the process's, with FAKE_ONE_ORDER */
+    int type;    /* of NCCL's numbers; the value of a memset */
+    int gathers; /* NCCL's allgather, or else its allreduce */
+    long number; /* of the communicator's calls */
     struct fake_comm *comm;
     cudaStream_t awaited; /* until so many things queued there are done */
     long at;
     MPI_Request request;
-    int started, in_place;
+    int started;
     float *room;
     void *launch;
     struct fake_work *next;
@@ -143,13 +137,6 @@ void fake_queue(cudaStream_t stream, const struct fake_work *work);
 void fake_lock(void);
 void fake_unlock(void);
 
-/* The block is ncclMemAlloc's to be freed. It is registered once more (1), or less (-1); the
- * `bytes` lie in it. */
-void fake_of_nccl(void *block);
-void fake_register(const void *at, size_t bytes, int more, const char *who);
-/* The end of a block, which ncclMemAlloc gave or cudaMalloc (of_gpu), or cudaHostAlloc. */
-void fake_free(void *block, int of_gpu, int of_nccl, const char *who);
-
 /* Whether the stream goes before others. */
 int fake_is_urgent(cudaStream_t stream);
 
@@ -159,12 +146,10 @@ void fake_require_device(int device, const char *who);
 /* The next random number below n. */
 unsigned fake_random(unsigned n);
 
-/* What the environment's variable says, or else `version`. */
-
 /* The current GPU of this thread, -1 where there is none: a thread that never chose one in a process
- * that did dies. Its name. */
+ * that did dies. Its place on the bus. */
 int fake_current(const char *who);
-int fake_hardware(int device);
+int fake_bus(int device);
 
 /* Runs a kernel to its end (launch.c). */
 void fake_run(const struct fake_launch *launch);

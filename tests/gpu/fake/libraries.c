@@ -11,8 +11,9 @@
 struct fake_blas {
     int device, math;
 };
+/* A new seed begins no new sequence: the position stays, as only an offset would set it. */
 struct fake_generator {
-    unsigned long long state;
+    unsigned long long seed, position;
     int device;
 };
 
@@ -121,35 +122,36 @@ curandStatus_t curandCreateGenerator(curandGenerator_t *generator, curandRngType
 curandStatus_t curandSetPseudoRandomGeneratorSeed(curandGenerator_t generator,
                                                   unsigned long long seed)
 {
-    generator->state = seed;
+    generator->seed = seed;
     return CURAND_STATUS_SUCCESS;
 }
 
 struct draw {
-    unsigned long long state;
+    unsigned long long seed, position;
     float *to;
     size_t n;
 };
 
+/* Each number is a hash of seed and position. */
 static void run_draw(void *arguments)
 {
-    struct draw *d = arguments;
+    const struct draw *d = arguments;
 
     for (size_t i = 0; i < d->n; i++) {
-        d->state = d->state * 6364136223846793005ULL + 1442695040888963407ULL;
-        d->to[i] = (float)(d->state >> 40) / (float)(1 << 24);
+        unsigned long long z = d->seed * 6364136223846793005ULL + d->position + i;
+        z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
+        z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
+        d->to[i] = (float)((z ^ z >> 31) >> 40) / (float)(1 << 24);
     }
 }
 
 curandStatus_t curandGenerateUniform(curandGenerator_t generator, float *to, size_t n)
 {
-    struct draw d = {generator->state, NULL, n};
+    struct draw d = {generator->seed, generator->position, NULL, n};
 
     fake_require_device(generator->device, "curandGenerateUniform");
     d.to = fake_device(to, n * sizeof *to, "curandGenerateUniform");
-    for (size_t i = 0; i < n; i++) {
-        generator->state = generator->state * 6364136223846793005ULL + 1442695040888963407ULL;
-    }
+    generator->position += n;
     fake_call("curandGenerateUniform", run_draw, &d, sizeof d);
     return CURAND_STATUS_SUCCESS;
 }

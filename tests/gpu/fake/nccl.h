@@ -23,43 +23,18 @@ typedef struct fake_comm *ncclComm_t;
 typedef struct {
     char internal[128];
 } ncclUniqueId;
-typedef struct {
-    int blocking;
-} ncclConfig_t;
-#define NCCL_CONFIG_INITIALIZER \
-    {                           \
-        -1                      \
-    }
-
 ncclResult_t ncclGetVersion(int *version);
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
-ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
-                                    ncclConfig_t *config);
+ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state);
-ncclResult_t ncclCommFinalize(ncclComm_t comm);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 ncclResult_t ncclCommAbort(ncclComm_t comm);
 const char *ncclGetErrorString(ncclResult_t code);
 const char *ncclGetLastError(ncclComm_t comm);
 
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
-ncclResult_t ncclMemAlloc(void **memory, size_t bytes);
-ncclResult_t ncclMemFree(void *memory);
-ncclResult_t ncclCommRegister(const ncclComm_t comm, void *memory, size_t bytes, void **handle);
-ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle);
-#endif
-
-ncclResult_t ncclGroupStart(void);
-ncclResult_t ncclGroupEnd(void);
 ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclAllGather(const void *from, void *to, size_t n, ncclDataType_t type,
-                           ncclComm_t comm, cudaStream_t stream);
-ncclResult_t ncclReduceScatter(const void *from, void *to, size_t n, ncclDataType_t type,
-                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream);
-ncclResult_t ncclReduce(const void *from, void *to, size_t n, ncclDataType_t type, ncclRedOp_t op,
-                        int root, ncclComm_t comm, cudaStream_t stream);
-ncclResult_t ncclBroadcast(const void *from, void *to, size_t n, ncclDataType_t type, int root,
                            ncclComm_t comm, cudaStream_t stream);
 
 #endif

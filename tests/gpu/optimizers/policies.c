@@ -29,7 +29,6 @@ static const struct way {
     {.name = "local steps, single_node", .communicator = "single_node", .local = EVERY},
     {.name = "double buffering", .communicator = "pure_nccl", .delayed = 1},
     {.name = "double buffering, one node", .communicator = "single_node", .delayed = 1},
-    {.name = "double buffering, slices", .communicator = "two_dimensional", .delayed = 1},
     {.restarts = 1,
      .name = "double buffering, powersgd",
      .communicator = "flat",

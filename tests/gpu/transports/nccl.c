@@ -24,13 +24,7 @@ static void open_group(struct nccl_test *t, const struct cmn_topology *place, MP
 static void allreduce(void *self, float *data, size_t n)
 {
     cmn_nccl_begin(self, data, n, CMN_FP32, 0);
-    cmn_nccl_end(self);
-}
-
-static void by_slices(void *self, float *data, size_t n, int slices, int sum)
-{
-    cmn_nccl_begin_slices(self, data, n, slices, sum);
-    cmn_nccl_end(self);
+    cmn_nccl_end(self, NULL, NULL);
 }
 
 static void check_range(const struct gpu_block *b, size_t at, size_t n, int factor,
@@ -52,48 +46,28 @@ static void try_sums(const struct nccl_test *t, size_t n)
     allreduce(t->self, b.data, n);
     read_block(&b, "allreduce");
     check_range(&b, 0, n, t->size * (t->size + 1) / 2, "allreduce");
-
-    fill_block(&b, t->rank);
-    by_slices(t->self, b.data, n, 1, 1);
-    read_block(&b, "reduce");
-    if (t->rank == 0) {
-        check_range(&b, 0, n, t->size * (t->size + 1) / 2, "reduce");
-    }
-    fill_block(&b, t->rank);
-    by_slices(t->self, b.data, n, 1, 0);
-    read_block(&b, "bcast");
-    check_range(&b, 0, n, 1, "bcast");
     free_block(&b);
 }
 
-static void try_slices(const struct nccl_test *t, size_t n, int slices)
+static void try_gather(const struct nccl_test *t, size_t n)
 {
-    struct gpu_block b;
-    size_t at, count;
-    /* NCCL's own call, where there is a slice for each rank, and all have one length. */
-    int equal = slices > 1 && slices == t->size && n % (16 * (size_t)slices) == 0 && n;
+    struct gpu_block b, all;
 
     make_block(&b, n);
+    make_block(&all, n * (size_t)t->size);
+    fill_block(&all, 0);
     fill_block(&b, t->rank);
-    fake.reductions = fake.scattered = 0;
-    by_slices(t->self, b.data, n, slices, 1);
-    CHECK_SAYING(!STAND_IN || ((size_t)fake.scattered == (equal ? n : 0) &&
-                               (size_t)fake.reductions == (equal ? 0 : n)),
-                 "%zu floats in %d slices: %ld by one call, %ld by reduces", n, slices,
-                 fake.scattered, fake.reductions);
-    read_block(&b, "reduce_scatter");
-    if (t->rank < slices) {
-        cmn_slice(n, slices, t->rank, &at, &count);
-        check_range(&b, at, count, t->size * (t->size + 1) / 2, "reduce_scatter");
-    }
-    fill_block(&b, t->rank);
-    by_slices(t->self, b.data, n, slices, 0);
-    read_block(&b, "allgather");
-    for (int i = 0; i < slices; i++) {
-        cmn_slice(n, slices, i, &at, &count);
-        check_range(&b, at, count, i + 1, "allgather");
+    cmn_nccl_gather(t->self, all.data, b.data, n);
+    cmn_nccl_end(t->self, NULL, NULL);
+    read_block(&all, "allgather");
+    for (int r = 0; r < t->size; r++) {
+        for (size_t i = 0; i < n; i++) {
+            CHECK_SAYING(all.host[(size_t)r * n + i] == whole(i, r), "of rank %d, at %zu: %g", r, i,
+                         (double)all.host[(size_t)r * n + i]);
+        }
     }
     free_block(&b);
+    free_block(&all);
 }
 
 static void in_groups(const struct cmn_topology *place, const char *name)
@@ -111,9 +85,7 @@ static void in_groups(const struct cmn_topology *place, const char *name)
         open_group(&t, &here, groups[g].comm, groups[g].name);
         for (size_t i = 0; i < COUNT(lengths); i++) {
             try_sums(&t, lengths[i]);
-            for (int slices = 1; slices <= t.size; slices++) {
-                try_slices(&t, lengths[i], slices);
-            }
+            try_gather(&t, lengths[i]);
         }
         cmn_nccl_close(t.self);
     }
@@ -139,7 +111,7 @@ static void must_fail(struct nccl_test *t, int lost, const char *const says[], i
     fill_block(&b, t->rank);
     if (fake.abort_hangs) {
         cmn_nccl_begin(t->self, b.data, 1000, CMN_FP16, 0);
-        said = fatal_of(cmn_nccl_end(t->self));
+        said = fatal_of(cmn_nccl_end(t->self, NULL, NULL));
     } else {
         said = fatal_of(allreduce(t->self, b.data, 1000));
     }
@@ -224,10 +196,10 @@ static const char *said_by(const struct nccl_test *t, int way, const struct gpu_
 {
     if (way == 0) {
         cmn_nccl_begin(t->self, b->data, b->n, CMN_FP32, 0);
-        return fatal_of(cmn_nccl_end(t->self));
+        return fatal_of(cmn_nccl_end(t->self, NULL, NULL));
     }
     cmn_nccl_gather(t->self, all, b->data, b->n);
-    return fatal_of(cmn_nccl_gathered(t->self, NULL, NULL));
+    return fatal_of(cmn_nccl_end(t->self, NULL, NULL));
 }
 
 /* The last rank's own GPU never comes to the operation: it is no other rank that this one waits for. */
@@ -273,66 +245,10 @@ static void start_fails(void **state)
     all_well();
     t.group = (struct cmn_group){top.world, "world", &top, &options};
     fake.state = ncclInvalidUsage;
-    fake.calls_to_failure = 0; /* NCCL may be done at the second question */
     CHECK(cmn_nccl_open(&t.self, &t.group) == -1);
     CHECK_SAYING(strstr(cmn_reason(), "nccl: world: start"), "%s", cmn_reason());
     CHECK(fake.aborts == 1);
     cmn_nccl_close(t.self);
-    all_well();
-    fail_on_all_ranks();
-}
-
-/* Sums in memory that NCCL was told of, by one communicator and by two; and where it takes none. */
-static void memory_of_nccl(void **state)
-{
-    enum { N = 1000 };
-
-    (void)state;
-    needs_the_stand_in();
-    for (int way = 0; way < 4; way++) {
-        struct nccl_test t, other;
-        float *memory, *host = calloc(N, sizeof *host);
-        struct cmn_device_mail *mail; /* by a stream that waits for nothing */
-        int blocks[2], refused[2];
-        const char *why;
-        all_well();
-        fake.no_registration = way == 1;
-        fake.no_nccl_memory = way == 2;
-        open_group(&t, &top, top.world, "world");
-        open_group(&other, &top, top.world, "other");
-        CHECK(cmn_device_mail_open(&mail, N) == 0);
-        why = cmn_nccl_registrations(&blocks[0], &refused[0]);
-        CHECK_SAYING(cmn_nccl_memory(t.self, way == 3 ? other.self : NULL, N, &memory) == 0, "%s",
-                     cmn_reason());
-        why = cmn_nccl_registrations(&blocks[1], &refused[1]);
-        CHECK_SAYING(
-            blocks[1] - blocks[0] == (way == 3 ? 2 : 1) && refused[1] - refused[0] == (way == 1),
-            "way %d: %d told of, %d refused", way, blocks[1] - blocks[0], refused[1] - refused[0]);
-        CHECK(way != 1 || (why && strstr(why, "world: fake NCCL error")));
-        CHECK_SAYING(fake.registered == (way == 3 ? 2 : way != 1), "%d registered",
-                     fake.registered);
-        CHECK(cmn_device_mail_fetch(mail, host, memory, N) == 0 && host[0] == 0 &&
-              host[N - 1] == 0);
-        for (int i = 0; i < N; i++) {
-            host[i] = whole((size_t)i, t.rank);
-        }
-        CHECK(cmn_device_write(memory, host, N) == 0);
-        allreduce(t.self, memory, N);
-        CHECK(cmn_device_read(host, memory, N) == 0);
-        for (int i = 0; i < N; i++) {
-            CHECK(host[i] == whole((size_t)i, 0) * (float)(t.size * (t.size + 1) / 2));
-        }
-        /* Room for 16 bits that grows is one block at a time. */
-        cmn_nccl_room(other.self, N, CMN_BF16);
-        cmn_nccl_room(other.self, 2 * N, CMN_BF16);
-        CHECK(fake.registered == (way == 3 ? 3 : way == 1 ? 0 : 2));
-        cmn_nccl_close(other.self);
-        cmn_nccl_close(t.self);
-        cmn_device_mail_close(mail);
-        CHECK_SAYING(fake.alive == 0 && fake.registered == 0, "%d things were not given back",
-                     fake.alive);
-        free(host);
-    }
     all_well();
     fail_on_all_ranks();
 }
@@ -356,7 +272,6 @@ static int group(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(choice),
         cmocka_unit_test(operations),
-        cmocka_unit_test(memory_of_nccl),
         cmocka_unit_test(nccl_reports_an_error),
         cmocka_unit_test(cuda_reports_an_error),
         cmocka_unit_test(nothing_comes),
