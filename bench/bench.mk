@@ -1,8 +1,8 @@
-# Measurements: ratios within one run, asserted by nothing. docs/reference/performance.md says how to read them.
+# Measurements: ratios within one run, asserted by nothing. bench/README.md has what they printed, and where.
 
 .PHONY: bench bench-link bench-slow-link bench-accuracy bench-timeline bench-large-batch bench-batch-norm bench-exact bench-balance bench-data bench-reliability bench-faults bench-peers simulate simulate-check
 
-bench: all mnist ## Measure speed against the no-communication baseline; see docs/reference/performance.md
+bench: all mnist ## Measure speed against the no-communication baseline; see bench/README.md
 	@$(TEST_ENV) bench/run.sh
 
 bench-link: all $(HOST_TOOLS) ## Measure exchanges over a slow link between two emulated nodes
@@ -45,7 +45,7 @@ $(B)/products: bench/products.c $(B)/flags-cmn
 	$(say) CC $<
 	$(Q)$(CC) $(CMN_FLAGS) $(LDFLAGS) -o $@ $< $(LIB_LIBS) $(MPI_LIBS)
 
-simulate: ## Simulate steps on many nodes by SimGrid: NODES, RANKS, GBITS, NETS, BY (docs/reference/scale.md)
+simulate: ## Simulate steps on many nodes by SimGrid: NODES, RANKS, GBITS, NETS, BY (bench/README.md)
 	@$(TEST_ENV) NODES='$(NODES)' RANKS='$(RANKS)' GBITS='$(GBITS)' NETS='$(NETS)' BY='$(BY)' bench/simulate.sh
 
 simulate-check: ## Hold the simulation against real exchanges between emulated nodes: NODES, RATES, SIZES, BY

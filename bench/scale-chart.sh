@@ -1,6 +1,6 @@
 #!/bin/bash
-# Draws the efficiency over the ranks, at 25 Gbit/s and with overlap, from the table of simulated steps in docs/reference/scale.md,
-# beside what others have published. Usage: bench/scale-chart.sh docs/images/scale.svg
+# Draws the efficiency over the ranks, at 25 Gbit/s and with overlap, from the table of simulated steps in bench/README.md,
+# beside what others have published. Usage: bench/scale-chart.sh bench/scale.svg
 set -euo pipefail
 
 chart=${1:?scale-chart.sh FILE.svg}
@@ -11,8 +11,8 @@ nets=('MLP' 'ResNet-50' 'VGG-16' 'yolov4')
 
 for net in "${nets[@]}"; do
     awk -F' *[|] *' -v net="$net" '$2 == net && $4 == 25 && match($6, /[(][0-9]+/) { print $3, substr($6, RSTART + 1, RLENGTH - 1) }' \
-        docs/reference/scale.md | sort -n >"$work/$net"
-    [[ -s $work/$net ]] || { echo "scale-chart: docs/reference/scale.md has no $net at 25 Gbit/s" >&2; exit 1; }
+        bench/README.md | sort -n >"$work/$net"
+    [[ -s $work/$net ]] || { echo "scale-chart: bench/README.md has no $net at 25 Gbit/s" >&2; exit 1; }
 done
 
 plots=() i=0

@@ -6,7 +6,7 @@
 # GBITS, NODES, RANKS (of a node), NETS (see bench/simulate.bash) and BY (algorithms, see bench/simulate.c) choose; LOOK is
 # how often, in milliseconds, a rank that computes looks after its messages. OVERLAP=0 sums after the computation.
 # ONE=1 simulates one rank of each node with its part of the link, instead of RANKS that share all of it at the same time: faster, and
-# on 1024 ranks too good, as none is held up by another (docs/reference/scale.md).
+# on 1024 ranks too good, as none is held up by another (bench/README.md).
 set -euo pipefail
 
 gbits=${GBITS:-25} nodes=${NODES:-8} ranks=${RANKS:-1} by=${BY:-pairwise halving ring}

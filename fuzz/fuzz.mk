@@ -28,7 +28,7 @@ FUZZ_OWN_OBJ := $(FUZZ_OWN_SRC:%.c=$(F)/%.o)
 REPLAY_OBJ   := $(patsubst %.c,$(B)/%.o,$(filter-out %/engine.c %/memory.c,$(wildcard fuzz/*.c)))
 
 .PHONY: fuzz
-fuzz: $(F)/engine $(B)/replay ## Feed hostile input to all readers, FUZZ_SECONDS=60 for each of TARGETS (docs/use/reliability.md)
+fuzz: $(F)/engine $(B)/replay ## Feed hostile input to all readers, FUZZ_SECONDS=60 for each of TARGETS (fuzz/run.sh)
 	@fuzz/run.sh $(F)/engine $(B)/replay
 
 $(FUZZ_DK_OBJ): $(F)/darknet/%.o: $(DK)/%.c fuzz/fuzz.mk | $(DK)/.stamp

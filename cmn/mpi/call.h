@@ -29,7 +29,7 @@ void cmn_mpi_bcast(void *data, size_t n, MPI_Datatype type, MPI_Comm group);
 
 /* The default number of floats in one call of MPI_Allreduce. It bounds the temporary buffer that
  * Open MPI allocates in each call. Of 1/4 to 8 MiB, 4 MiB took the least time
- * (docs/reference/performance.md). */
+ * (bench/README.md). */
 enum { CMN_MPI_FLOATS = 1024 * 1024 };
 
 /* Collective over the group, blocking. Sums n floats at `data` over the ranks, in place, by

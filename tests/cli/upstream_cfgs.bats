@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # Each cfg that Darknet ships is read, and trains two iterations on 2 ranks: made thin and small here, as it is by
-# tests/upstream-cfgs.sh --full (docs/reference/upstream-cfgs.md).
+# tests/upstream-cfgs.sh --full (tests/upstream-cfgs.md).
 
 load helpers
 

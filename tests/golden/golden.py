@@ -74,7 +74,7 @@ def rounded(x):
 
 class Norm(torch.nn.Module):
     """Darknet's: the variance is of n - 1 values in forward, of n in backward, and its two epsilons differ
-    (docs/reference/layers.md). The value is forward's, the slope that of `smooth`."""
+    (tests/layers.md). The value is forward's, the slope that of `smooth`."""
 
     def forward(self, x, layer):
         over = (0, 2, 3)
