@@ -157,7 +157,7 @@ static const struct option table[] = {
     {reports, "cmn_graph", TEXT, "off", "file name, or off", 0, 0, AT(graph),
      "the network as a graph for Graphviz, written once before training; off: none", 0, NULL},
     {reports, "cmn_timeline", TEXT, "off", "file name[:steps], or off", 0, 0, AT(timeline),
-     "trace of all ranks for Perfetto or Chrome's DevTools (docs/use/timeline.md) with the latest "
+     "trace of all ranks for Perfetto or Chrome's DevTools (docs/use/reports.md) with the latest "
      "100 steps, or as many as are given; off: none",
      0, NULL},
     {reports, "cmn_rank_logs", TEXT, "off", "folder, or off", 0, 0, AT(log),
