@@ -102,7 +102,7 @@ static const struct option table[] = {
      AT(compress),
      "what gradients become between nodes, with error feedback (what is not sent is added to the "
      "next step's gradient); fp16, bf16: 16 bits for each; powersgd: two low-rank factors of each "
-     "matrix, of rank 4 or the one behind the colon (docs/use/slow-links.md)",
+     "matrix, of rank 4 or the one behind the colon (docs/use/speed.md)",
      0, NULL},
     {exchange, "cmn_overlap", WORD, "auto", "auto, on, off", 0, 0, AT(overlap),
      "overlap the allreduce between nodes with the backward pass; auto: where the first steps are "
