@@ -255,14 +255,12 @@ row_tests() {
     cat <<'END'
 batch: batch
 subdivisions: subdivisions
-seen in a weights file: batch
+seen in a weights file, epoch: batch
 iteration (log, JSON, file names): batch
-epoch: batch
 learning_rate: learning_rate
-burn_in, power: burn_in
-policy, steps, scales, step, scale, gamma: burn_in
-policy=random: policy=random
+burn_in, power, policy, steps, scales, step, scale, gamma: burn_in
 max_batches: max_batches
+policy=random: policy=random
 cmn_epochs: max_batches
 random=1: random=1
 weights of another number of ranks: resuming
