@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a large batch costs in accuracy, and what wins it back (docs/use/batch-size.md): the MNIST perceptron at the batch of its cfg, and at
+# What a large batch costs in accuracy, and what wins it back (docs/use/batch.md): the MNIST perceptron at the batch of its cfg, and at
 # BATCH images over all ranks, plain, with cmn_scale_lr=linear, and with cmn_lars; the same seeds with every setting; validation accuracy
 # after the last epoch. Asserts nothing.
 # Usage: make bench-large-batch [NP=2] [BATCH=2048] [SEEDS='1 2 3'] [ONLY=pattern of settings]

@@ -102,7 +102,7 @@ static const struct option table[] = {
      AT(compress),
      "what gradients become between nodes, with error feedback (what is not sent is added to the "
      "next step's gradient); fp16, bf16: 16 bits for each; powersgd: two low-rank factors of each "
-     "matrix, of rank 4 or the one behind the colon (docs/use/slow-links.md)",
+     "matrix, of rank 4 or the one behind the colon (docs/use/speed.md)",
      0, NULL},
     {exchange, "cmn_overlap", WORD, "auto", "auto, on, off", 0, 0, AT(overlap),
      "overlap the allreduce between nodes with the backward pass; auto: where the first steps are "
@@ -157,7 +157,7 @@ static const struct option table[] = {
     {reports, "cmn_graph", TEXT, "off", "file name, or off", 0, 0, AT(graph),
      "the network as a graph for Graphviz, written once before training; off: none", 0, NULL},
     {reports, "cmn_timeline", TEXT, "off", "file name[:steps], or off", 0, 0, AT(timeline),
-     "trace of all ranks for Perfetto or Chrome's DevTools (docs/use/timeline.md) with the latest "
+     "trace of all ranks for Perfetto or Chrome's DevTools (docs/use/reports.md) with the latest "
      "100 steps, or as many as are given; off: none",
      0, NULL},
     {reports, "cmn_rank_logs", TEXT, "off", "folder, or off", 0, 0, AT(log),

@@ -151,7 +151,7 @@ static void end_file(struct cmn_trace *trace, const struct window *w, int last)
         give_up(trace, last);
     } else if (last) {
         cmn_say("timeline %s: steps %ld to %ld of %d rank%s, clocks within %.0f us; open it at "
-                "https://ui.perfetto.dev (docs/use/timeline.md)",
+                "https://ui.perfetto.dev (docs/use/reports.md)",
                 trace->plan.about.name, w->first, w->last, t->size, t->size == 1 ? "" : "s",
                 w->error * 1e6);
     }

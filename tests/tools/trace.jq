@@ -1,4 +1,4 @@
-# What is wrong with a trace of $ranks ranks, one text a line; nothing when it is what docs/use/timeline.md says.
+# What is wrong with a trace of $ranks ranks, one text a line; nothing when it is what docs/use/reports.md says.
 # The format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU ("Trace Event Format").
 
 def kinds: ["load", "forward", "backward", "encode", "exchange", "wait", "update", "validate", "save", "step"];
