@@ -33,7 +33,7 @@ setup() {
     assert_far one.weights out/net_final.weights 1e-9
 }
 
-@test "docs/start/from-alexeyab.md: its commands look at the data, try two machines and train, and the same one continues" {
+@test "docs/use/alexeyab.md: its commands look at the data, try two machines and train, and the same one continues" {
     local words
     tiny max_batches=3 >net.cfg
     detect_on 1
@@ -46,7 +46,7 @@ setup() {
     mkdir bin
     ln -s "$DARKNET" bin/darknet-alexeyab
     ln -s "${DARKNET%/*}/cmn-run" bin/cmn-run
-    awk '/^```sh by=tests\/hosts\/alexeyab.bats/ { inside = 1; next } /^```/ { inside = 0 } inside' "$REPO/docs/start/from-alexeyab.md" |
+    awk '/^```sh by=tests\/hosts\/alexeyab.bats/ { inside = 1; next } /^```/ { inside = 0 } inside' "$REPO/docs/use/alexeyab.md" |
         sed 's/-cmn_checkpoint 100/-cmn_checkpoint 2/' >commands.sh
     [[ $(wc -l <commands.sh) -eq 3 ]]
     cluster_words bash -eo pipefail commands.sh
