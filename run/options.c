@@ -15,7 +15,6 @@ static const struct {
     const char *name, *value, *help; /* value NULL: it takes none */
 } table[] = {
     {"n", "N", "number of ranks; without it one for each core of this machine"},
-    {"np", "N", "the same"},
     {"hosts", "a:4,b:4", "machines, and how many ranks each takes"},
     {"hostfile", "FILE",
      "the same from a hostfile of Open MPI, with lines NAME slots=N; it is read again when it "
@@ -41,7 +40,6 @@ static const struct {
 
 enum {
     RANKS,
-    NP,
     HOSTS,
     HOSTFILE,
     DISCOVER,
@@ -153,7 +151,6 @@ static void set(struct cmn_run_options *o, int option, char *value)
         o->interval = number(option, value, 0);
         break;
     case RANKS:
-    case NP:
         o->ranks = number(option, value, 1);
         break;
     case RETRIES:
@@ -260,7 +257,7 @@ static void refuse_behind_darknet(char *const *word)
 
     for (; *word; word++) {
         const char *slash = strrchr(*word, '/'), *name = slash ? slash + 1 : *word;
-        for (int i = NP; behind && i <= MPI && (*word)[0] == '-'; i++) {
+        for (int i = HOSTS; behind && i <= MPI && (*word)[0] == '-'; i++) {
             if (!strcmp(*word + 1 + ((*word)[1] == '-'), table[i].name)) {
                 cmn_run_fatal("%s: an option of cmn-run stands before the command: cmn-run %s ... "
                               "-- darknet ...",

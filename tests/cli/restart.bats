@@ -623,7 +623,7 @@ prints() {
     several='--mca oob_tcp_keepalive_time 5 --mca oob_tcp_keepalive_intvl 1 --mca oob_tcp_keepalive_probes 5'
     prints "mpiexec $always -n 1 darknet cmn check" -- darknet cmn check
     grep -qx 'cmn-run: 1 rank, as this machine has so many cores (-n N: another number)' run.err
-    prints "mpiexec $always -n 1 darknet cmn check" -np 1 darknet cmn check
+    prints "mpiexec $always -n 1 darknet cmn check" -n 1 darknet cmn check
     [[ ! -s run.err ]]
     prints "mpiexec --oversubscribe $always -n 2 darknet cmn check" -n 2 darknet cmn check
     grep -qx 'cmn-run: 2 ranks share the 1 core of this machine' run.err
