@@ -118,7 +118,7 @@ static int is_harmless(const char *word)
            !strcmp(word, "--help") || !strcmp(word, "-h");
 }
 
-static int names_darknet(const char *word)
+int cmn_command_is_darknet(const char *word)
 {
     const char *slash = strrchr(word, '/'), *name = slash ? slash + 1 : word;
 
@@ -135,7 +135,7 @@ static int is_alone(char *const *word)
         if (!strcmp(word[i], "-cmn")) {
             return 0;
         }
-        if (names_darknet(word[i])) {
+        if (cmn_command_is_darknet(word[i])) {
             alone = !word[i + 1] || !is_harmless(word[i + 1]);
         }
     }
@@ -150,7 +150,7 @@ void cmn_command_read(struct cmn_command *c, char **word)
     c->global = 1;
     c->word = word;
     c->alone = is_alone(word);
-    c->is_darknet = names_darknet(word[0]);
+    c->is_darknet = cmn_command_is_darknet(word[0]);
     while (word[n]) {
         n++;
     }

@@ -572,7 +572,7 @@ END
     refused '-retries: an option of cmn-run stands before the command' -n 2 "${train[@]}" -retries 3
     SLURM_RESTART_COUNT=1 refused '-clear in a job that Slurm has requeued .SLURM_RESTART_COUNT=1. would throw away' -n 2 "${train[@]}" -clear
     refused '--dry-run: an option of cmn-run stands before the command' nice ./darknet-gpu cmn check --dry-run
-    refused "-mpi: the quote ' is not closed" -n 2 -mpi "-x A='b c" "${train[@]}"
+    refused "-mpi -x A='b c: a quote is not closed" -n 2 -mpi "-x A='b c" "${train[@]}"
     refused "-mpi '-n ...': cmn-run itself tells mpiexec: give it -n" -n 2 -mpi '--bind-to none -n 3' "${train[@]}"
     refused "-mpi '--np ...': cmn-run itself tells mpiexec: give it -hosts" -mpi '--np 3' -hosts a:2 "${train[@]}"
     refused "-mpi '-app ...': cmn-run itself tells mpiexec" -n 2 -mpi '--mca a -n -x -np -app file' "${train[@]}"
@@ -580,7 +580,7 @@ END
     refused '-retry: no such option; cmn-run -help lists them' -n 2 -retry 2 "${train[@]}"
     refused '-retries: K is missing' -n 2 -retries
     refused '-n 0: write a number from 1' -n 0 "${train[@]}"
-    refused '8: no option; cmn-run -help lists them' -n 2 8 "${train[@]}"
+    refused '8: no program of this name in PATH' -n 2 8 "${train[@]}"
     refused "--oversubscribe: no such option; .*, and those of mpiexec go into -mpi" -n 2 --oversubscribe -- darknet classifier train x.data x.cfg -cmn
     refused '-hosts a:2,-oProxy:1: write NAME:RANKS' -hosts a:2,-oProxy:1 "${train[@]}"
     refused '-hosts a:0: write NAME:RANKS' -hosts a:0 "${train[@]}"
