@@ -501,11 +501,10 @@ static void open_standard_descriptors(void)
 
 int main(int argc, char **argv)
 {
-    int status;
-
     static struct run r = {.from = -1};
 
     open_standard_descriptors();
+    atexit(await_reader);
     cmn_run_options_read(&r.options, argc, argv);
     cmn_command_read(&r.command, r.options.command);
     check(&r);
@@ -522,8 +521,5 @@ int main(int argc, char **argv)
     }
     cmn_event_open();
     have_ssh_ask_nobody();
-    cmn_run_stderr_open();
-    status = run(&r);
-    await_reader();
-    return status;
+    return run(&r);
 }

@@ -25,19 +25,29 @@ enum { LAST_LINES_MS = 2000 };
 enum { WAITING = 1 << 20, NOTE = 128, AT_ONCE = 512 };
 
 static struct {
-    int open;
     char text[WAITING + NOTE];
     size_t used, left_out;
 } out;
 
-/* Writes what can be written without waiting. A thread would do it better, but a child of several
- * threads gets the signal of its parent's death several times. */
-static void write_some(int wait)
+void cmn_run_stderr_write(const char *text, size_t bytes)
+{
+    size_t room = out.left_out || out.used >= WAITING ? 0 : WAITING - out.used;
+    size_t n = bytes < room ? bytes : room;
+
+    memcpy(out.text + out.used, text, n);
+    out.used += n;
+    out.left_out += bytes - n;
+}
+
+/* A thread would do it better, but a child of several threads gets the signal of its parent's death
+ * several times. */
+int cmn_run_stderr_written(void *unused)
 {
     struct pollfd to = {.fd = STDERR_FILENO, .events = POLLOUT};
     size_t done = 0;
 
-    while (done < out.used && poll(&to, 1, wait ? -1 : 0) > 0) {
+    (void)unused;
+    while (done < out.used && poll(&to, 1, 0) > 0) {
         size_t left = out.used - done;
         ssize_t n = write(STDERR_FILENO, out.text + done, left < AT_ONCE ? left : AT_ONCE);
         if (n < 0 && errno != EINTR && errno != EAGAIN) {
@@ -53,31 +63,6 @@ static void write_some(int wait)
                                      out.left_out);
         out.left_out = 0;
     }
-}
-
-void cmn_run_stderr_open(void)
-{
-    out.open = 1;
-}
-
-void cmn_run_stderr_write(const char *text, size_t bytes)
-{
-    while (bytes) {
-        size_t n = out.left_out || out.used >= WAITING ? 0 : WAITING - out.used;
-        n = n < bytes ? n : bytes;
-        memcpy(out.text + out.used, text, n);
-        out.used += n;
-        out.left_out += out.open ? bytes - n : 0;
-        text += n;
-        bytes -= out.open ? bytes : n;
-        write_some(!out.open);
-    }
-}
-
-int cmn_run_stderr_written(void *unused)
-{
-    (void)unused;
-    write_some(0);
     return !out.used;
 }
 
@@ -117,6 +102,7 @@ static _Noreturn void copy_lines(int from, int file)
         if (write(file, text, (size_t)n) != n) {
             cmn_run_fail("journal %s: %s: the run continues without it", journal_name,
                          strerror(errno));
+            cmn_run_stderr_written(NULL);
             break;
         }
     }
@@ -238,7 +224,6 @@ void cmn_run_fatal(const char *format, ...)
 {
     va_list args;
 
-    out.open = 0; /* the line is written before the end */
     va_start(args, format);
     tell(NULL, 1, format, args);
     va_end(args);
