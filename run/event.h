@@ -20,7 +20,7 @@ struct cmn_event {
     char kind[16];
     int rank;
     long iteration; /* -1: none yet */
-    char host[64], phase[64], text[1024];
+    char host[64], text[1024];
 };
 
 /* Draws the token, and exports it to what is started from now on. */

@@ -17,11 +17,10 @@
 #include "process.h"
 
 enum {
-    FAILED_STATUS = 75, /* as the ranks' own: another attempt may succeed */
-    PAUSE_MAX = 60,     /* seconds */
-    SHORT = 10,         /* seconds; after an attempt that lasted longer none is waited */
-    SAME_CRASHES = 2,   /* in a row, from the same checkpoint */
-    RETRIES = 3         /* by default, where there are checkpoints */
+    PAUSE_MAX = 60,   /* seconds */
+    SHORT = 10,       /* seconds; after an attempt that lasted longer none is waited */
+    SAME_CRASHES = 2, /* in a row, from the same checkpoint */
+    RETRIES = 3       /* by default, where there are checkpoints */
 };
 
 struct run {
@@ -228,7 +227,8 @@ static void not_started(struct cmn_observed *o, struct cmn_diagnosis *d)
 {
     cmn_observe_nothing(o);
     o->not_started = 1;
-    *d = (struct cmn_diagnosis){CMN_FAILED, FAILED_STATUS, "another attempt could not be started"};
+    *d = (struct cmn_diagnosis){CMN_FAILED, CMN_FAILED_STATUS,
+                                "another attempt could not be started"};
     cmn_journal("failure", "%s", d->what);
 }
 
@@ -340,7 +340,7 @@ static int decide(struct run *r, const struct cmn_observed *o, const struct cmn_
             "no rank has reported to cmn-run (does OMPI_CMN_EVENT_TOKEN reach them?), so "
             "it may have written checkpoints, and -clear would begin anew: start it "
             "again without -clear, or with it");
-        return FAILED_STATUS;
+        return CMN_FAILED_STATUS;
     }
     if (r->crashes == SAME_CRASHES && r->options.retries) {
         cmn_journal_say("give-up",
@@ -351,12 +351,12 @@ static int decide(struct run *r, const struct cmn_observed *o, const struct cmn_
     }
     if (!r->options.retries) {
         cmn_journal("give-up", "no further attempt (-retries 0)");
-        return FAILED_STATUS;
+        return CMN_FAILED_STATUS;
     }
     if (r->failed > r->options.retries) {
         cmn_journal_say("give-up", "%ld attempt%s without a new checkpoint (-retries %ld)",
                         r->failed, r->failed == 1 ? "" : "s", r->options.retries);
-        return FAILED_STATUS;
+        return CMN_FAILED_STATUS;
     }
     wait_for_next(r);
     return -1;
@@ -378,7 +378,7 @@ static int run(struct run *r)
     while (status < 0) {
         int found = cmn_stop_signal() ? -1 : find_machines(r);
         if (found < 0) {
-            return cmn_stop_signal() ? stopped_between() : r->attempts ? FAILED_STATUS : 1;
+            return cmn_stop_signal() ? stopped_between() : r->attempts ? CMN_FAILED_STATUS : 1;
         }
         if (found) {
             not_started(&observed, &diagnosis);

@@ -177,7 +177,7 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     grep -Eq 'failure +status 135: b: /net/my own is not there' cmn-run.log
     stand_in "$folder" 'exit 0'
     restarts 135 1 -n 2 "${train[@]}"
-    grep -Eq '^cmn-run: b: /net/my own is not there: the training has to be started in a folder that lies at the same path on all machines$' run.err
+    grep -Eq '^cmn-run: b: /net/my own is not there, or may not be executed: the program and the current folder have to lie at the same path on all machines$' run.err
     # Whatever mpiexec says; and not for ever.
     stand_in "$lost" 'echo "An internal error has occurred in ORTE:" >&2; exit 213' 'exit 0'
     restarts 0 3 -n 2 "${train[@]}"
