@@ -63,8 +63,8 @@ void cmn_observe_nothing(struct cmn_observed *o);
 void cmn_observe_event(struct cmn_observed *o, const struct cmn_event *e);
 void cmn_observe_mpiexec(struct cmn_observed *o, const char *line);
 
-/* The ranks continue, long after a sentence that said that the job fails: a rank has printed it, from
- * an old log, or mpiexec has lost something that they will name. */
+/* The ranks continue, long after a sentence that said that the job fails: a rank has printed it,
+ * from an old log, or mpiexec has lost something that they will name. */
 void cmn_observe_life(struct cmn_observed *o);
 
 /* Whether something has gone wrong that ends the job. */

@@ -15,8 +15,8 @@
 #include <stddef.h>
 
 struct cmn_event {
-    /* start, training, resume, checkpoint, alive, end, stop, warning, locked, or one that ends the job: start-timeout,
-     * failure, error. See cmn/base/job_stderr.h. */
+    /* start, training, resume, checkpoint, alive, end, stop, warning, locked, or one that ends the
+     * job: start-timeout, failure, error. See cmn/base/job_stderr.h. */
     char kind[16];
     int rank;
     long iteration; /* -1: none yet */

@@ -5,12 +5,12 @@
 #include <stddef.h>
 
 /* Text for the standard error, which waits for its reader: a pipe that nobody reads, or a terminal
- * that Ctrl-S has stopped, holds up neither cmn-run nor the job. 1 MiB waits; what comes then is left
- * out, and a line says how much. */
+ * that Ctrl-S has stopped, holds up neither cmn-run nor the job. 1 MiB waits; what comes then is
+ * left out, and a line says how much. */
 void cmn_run_stderr_write(const char *text, size_t bytes);
 
-/* Writes what can be written without waiting; returns whether that was all. cmn_signals_wait() calls
- * it, and it is for cmn_wait_until(). */
+/* Writes what can be written without waiting; returns whether that was all. cmn_signals_wait()
+ * calls it, and it is for cmn_wait_until(). */
 int cmn_run_stderr_written(void *unused);
 
 /* Ends cmn-run with "cmn-run: …" on the standard error and status 1: before the first attempt, and

@@ -496,7 +496,7 @@ END
 @test "a machine that may be there in a moment is waited for, whatever stands before what ssh says" {
     stand_in 'exit 0'
     says '[a:00066] plm:ssh: Warning: setpgid(69,69) failed\nWelcome to b\nssh: Could not resolve hostname b: Temporary failure in name resolution'
-    (wait_for 'the wait' grep -qs 'gone .*waiting .*(ssh: Could not resolve' cmn-run.log && rm says) 3>&- &
+    (wait_for 'the wait' grep -qs 'gone .*(ssh: Could not resolve.*waiting' cmn-run.log && rm says) 3>&- &
     restarts 0 1 -hosts a:2,b:3 -wait 60 "${train[@]}"
     # One that starts lets nobody in for a while.
     stand_in "echo 'root@b: Permission denied (publickey).' >says; $lost" 'exit 0'
@@ -541,7 +541,7 @@ END
     echo b >machines
     restarts 1 0 -hosts a:2,b:3 "${train[@]}"
     [[ $(wc -l <run.err) -eq 1 ]]
-    grep -q '^cmn-run: b:3 does not answer (no route to b): at the first start .* -wait SECONDS$' run.err
+    grep -q '^cmn-run: b:3 cannot be used (no route to b): at the first start .* -wait SECONDS$' run.err
     # However many there are.
     many=$(printf 'a-machine-with-a-name-that-is-longer-than-others-%d:1,' {1..100})
     restarts 0 1 -hosts "${many%,}" "${train[@]}"
