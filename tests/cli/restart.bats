@@ -401,6 +401,10 @@ state_is() {
         restarts 0 2 $place "${train[@]}"
         grep -Eq 'cmn-run: .* cannot be .*: Too many open files' run.err
     done
+    # After a move, too, it counts: the limit stays.
+    stand_in "$(event start 0@a -1 '')$(event stop 0@a 7 '')$(event leave 1@b 7 '')prlimit --pid \$PPID --nofile=5:1024; exit 143"
+    restarts 75 1 -retries 1 -hosts a:2,b:3 "${train[@]}"
+    grep -Eq 'gone +b:3 was asked to end: continuing without it' cmn-run.log
 }
 
 @test "background jobs of a script that ends with exec cmn-run are left alone" {
