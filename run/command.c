@@ -10,21 +10,6 @@
 
 #include "messages.h"
 
-/* Reads a line, or what fits of it; 0 at the end. */
-static int next_line(FILE *file, char *line, size_t bytes)
-{
-    size_t n = 0;
-    int c;
-
-    while ((c = getc(file)) != EOF && c != '\n') {
-        if (c && n + 1 < bytes) {
-            line[n++] = (char)c;
-        }
-    }
-    line[n] = '\0';
-    return c != EOF || n;
-}
-
 /* Darknet takes all blanks out of a cfg's lines. */
 static void strip(char *line)
 {
@@ -58,11 +43,12 @@ static void take_key(struct cmn_command *c, const char *key, const char *value)
  * takes the first. */
 static int read_cfg(struct cmn_command *c, const char *name)
 {
-    char line[PATH_MAX];
+    char *line = NULL;
+    size_t bytes = 0;
     FILE *file = open_plain(name);
     int sections = 0, found = 0, had_checkpoint = 0, had_batch = 0;
 
-    while (file && sections < 2 && next_line(file, line, sizeof line)) {
+    while (file && sections < 2 && getline(&line, &bytes, file) >= 0) {
         strip(line);
         char *equals = strchr(line, '=');
         if (!line[0] || line[0] == '#' || line[0] == ';') {
@@ -81,6 +67,7 @@ static int read_cfg(struct cmn_command *c, const char *name)
         }
         found |= sections == 1;
     }
+    free(line);
     if (file) {
         fclose(file);
     }
@@ -118,7 +105,7 @@ static int is_harmless(const char *word)
            !strcmp(word, "--help") || !strcmp(word, "-h");
 }
 
-static int names_darknet(const char *word)
+int cmn_command_is_darknet(const char *word)
 {
     const char *slash = strrchr(word, '/'), *name = slash ? slash + 1 : word;
 
@@ -135,7 +122,7 @@ static int is_alone(char *const *word)
         if (!strcmp(word[i], "-cmn")) {
             return 0;
         }
-        if (names_darknet(word[i])) {
+        if (cmn_command_is_darknet(word[i])) {
             alone = !word[i + 1] || !is_harmless(word[i + 1]);
         }
     }
@@ -150,7 +137,7 @@ void cmn_command_read(struct cmn_command *c, char **word)
     c->global = 1;
     c->word = word;
     c->alone = is_alone(word);
-    c->is_darknet = names_darknet(word[0]);
+    c->is_darknet = cmn_command_is_darknet(word[0]);
     while (word[n]) {
         n++;
     }

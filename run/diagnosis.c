@@ -7,10 +7,6 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* EX_TEMPFAIL of sysexits.h: how the ranks end a job in which a rank, a node or the way to them
- * failed. */
-enum { FAILED_STATUS = 75 };
-
 enum { SENTENCE_LINES = 4 }; /* at most, of mpiexec */
 
 void cmn_observe_nothing(struct cmn_observed *o)
@@ -106,14 +102,10 @@ static void take_program(struct cmn_observed *o, const char *line)
     o->no_program |= strstr(line, "was unable to find the specified executable") ||
                      strstr(line, "was unable to launch the specified application") ||
                      strstr(line, "fork a new process via the \"execve\" system call");
-    if (o->no_program && !o->program[0]) {
-        sscanf(line, " Executable: %511[^\n]", o->program);
-    }
-    if (o->no_program && !o->program_host[0]) {
-        sscanf(line, " Node: %255s", o->program_host);
-    }
-    if (o->no_program && !o->folder[0]) {
-        sscanf(line, " Working directory: %511[^\n]", o->folder);
+    if (o->no_program) {
+        sscanf(line, " Executable: %511[^\n]", o->missing);
+        sscanf(line, " Working directory: %511[^\n]", o->missing);
+        sscanf(line, " Node: %255s", o->missing_on);
     }
 }
 
@@ -269,16 +261,11 @@ static struct cmn_diagnosis failed(const struct cmn_observed *o, struct cmn_diag
 /* What a person has to put right. */
 static struct cmn_diagnosis wrong(const struct cmn_observed *o, struct cmn_diagnosis d)
 {
-    if (o->no_program && o->program[0] && o->program_host[0]) {
+    if (o->no_program && o->missing[0] && o->missing_on[0]) {
         snprintf(d.what, sizeof d.what,
-                 "%s: %s is not there, or may not be executed: the program has to lie at the same "
-                 "path on all machines",
-                 o->program_host, o->program);
-    } else if (o->no_program && o->folder[0] && o->program_host[0]) {
-        snprintf(d.what, sizeof d.what,
-                 "%s: %s is not there: the training has to be started in a folder that lies at the "
-                 "same path on all machines",
-                 o->program_host, o->folder);
+                 "%s: %s is not there, or may not be executed: the program and the current folder "
+                 "have to lie at the same path on all machines",
+                 o->missing_on, o->missing);
     } else if (o->no_program) {
         snprintf(d.what, sizeof d.what, "mpiexec cannot start the program");
     } else if (o->other_launcher) {
@@ -301,7 +288,7 @@ static struct cmn_diagnosis not_begun(const struct cmn_observed *o, struct cmn_d
         snprintf(d.what, sizeof d.what, "mpiexec could not use Slurm: %s", o->passing);
     } else if (o->no_room) {
         snprintf(d.what, sizeof d.what, "mpiexec could not start a rank%s%s: %s",
-                 o->program_host[0] ? " on " : "", o->program_host, o->passing);
+                 o->missing_on[0] ? " on " : "", o->missing_on, o->passing);
     } else if (o->no_program) {
         d = wrong(o, d);
     } else {
@@ -354,7 +341,7 @@ struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int 
      * the rank that names a failure may hang afterwards. */
     if (o->fatal[0] &&
         (signal_number == SIGALRM || (o->error && (o->hung || !(o->signal || o->daemon_lost))))) {
-        d.status = o->error ? 1 : FAILED_STATUS;
+        d.status = o->error ? 1 : CMN_FAILED_STATUS;
         signal_number = 0;
     }
     if (d.status == 0 && stop && !o->began) {
@@ -364,7 +351,7 @@ struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int 
         d.status = 128 + stop;
         snprintf(d.what, sizeof d.what, "asked to stop (%s) before the job began", strsignal(stop));
     } else if (d.status == 0 && (o->signal || o->daemon_lost || o->refuted) && !o->ended) {
-        d.status = FAILED_STATUS; /* Open MPI 5 loses a machine, says so, and ends with 0 */
+        d.status = CMN_FAILED_STATUS; /* Open MPI 5 loses a machine, says so, and ends with 0 */
         return failed(o, d);
     } else if (d.status == 0) {
         d.outcome = CMN_DONE;
@@ -394,7 +381,7 @@ struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int 
     } else if (o->start_timeout && !o->signal && !o->daemon_lost) {
         d.outcome = CMN_CRASHED;
         snprintf(d.what, sizeof d.what, "MPI did not come up on all ranks; %s", o->fatal);
-    } else if (d.status == FAILED_STATUS || o->signal || o->daemon_lost ||
+    } else if (d.status == CMN_FAILED_STATUS || o->signal || o->daemon_lost ||
                ((o->fatal[0] || o->disconnected) && !o->error)) {
         /* Open MPI 5 may end with another status than that of the ranks. */
         return failed(o, d);

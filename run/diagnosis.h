@@ -42,8 +42,8 @@ struct cmn_observed {
     char host[256];   /* there; or the host of the daemon that was lost */
     int daemon_lost;  /* mpiexec has lost a machine, or could not reach one */
     int disconnected; /* MPI itself has ended a rank, as the connection to another one broke */
-    int no_program;   /* the program does not exist there */
-    char program[512], program_host[256];  /* this one there, where it was said */
+    int no_program;   /* the program or the current folder does not exist there */
+    char missing[512], missing_on[256];    /* this one there, where it was said */
     const struct cmn_unreached *unreached; /* why a machine was not reached, before any event */
     int not_started;                       /* mpiexec has started no rank at all, as it says */
     int other_launcher;                    /* it does not know Open MPI's options, as it says */
@@ -53,7 +53,6 @@ struct cmn_observed {
     int no_room;       /* a machine had no room for another process, pipe or file */
     int spoken;        /* there was a line that is not empty */
     char passing[256]; /* the line that says so, of Slurm or of a machine without room */
-    char folder[512];  /* the current folder is not there on program_host */
 
     int refuted; /* a sentence as of mpiexec said that the job fails, and its ranks continued */
     int hung;    /* mpiexec did not end after a fault, and cmn-run ended it */
@@ -64,8 +63,8 @@ void cmn_observe_nothing(struct cmn_observed *o);
 void cmn_observe_event(struct cmn_observed *o, const struct cmn_event *e);
 void cmn_observe_mpiexec(struct cmn_observed *o, const char *line);
 
-/* The ranks continue, long after a sentence that said that the job fails: a rank has printed it, from
- * an old log, or mpiexec has lost something that they will name. */
+/* The ranks continue, long after a sentence that said that the job fails: a rank has printed it,
+ * from an old log, or mpiexec has lost something that they will name. */
 void cmn_observe_life(struct cmn_observed *o);
 
 /* Whether something has gone wrong that ends the job. */
@@ -83,8 +82,10 @@ enum cmn_outcome {
     CMN_CRASHED  /* the same, but the program itself or its surroundings may be the cause */
 };
 
-/* The status of a job whose output nobody reads, as shells have it for SIGPIPE. */
-enum { CMN_UNREAD = 128 + 13 };
+enum {
+    CMN_FAILED_STATUS = 75, /* EX_TEMPFAIL: how the ranks end a job in which one of them failed */
+    CMN_UNREAD = 128 + 13   /* nobody reads the job's output; as shells have it for SIGPIPE */
+};
 
 struct cmn_diagnosis {
     enum cmn_outcome outcome;

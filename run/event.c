@@ -47,7 +47,6 @@ static int parse(const char *json, struct cmn_event *e)
     int bad = !cJSON_IsNumber(rank) || !cJSON_IsNumber(iteration) ||
               copy_text(object, "kind", e->kind, sizeof e->kind) ||
               copy_text(object, "host", e->host, sizeof e->host) ||
-              copy_text(object, "phase", e->phase, sizeof e->phase) ||
               copy_text(object, "text", e->text, sizeof e->text);
 
     if (!bad) {

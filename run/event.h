@@ -15,12 +15,12 @@
 #include <stddef.h>
 
 struct cmn_event {
-    /* start, training, resume, checkpoint, alive, end, stop, warning, locked, or one that ends the job: start-timeout,
-     * failure, error. See cmn/base/job_stderr.h. */
+    /* start, training, resume, checkpoint, alive, end, stop, warning, locked, or one that ends the
+     * job: start-timeout, failure, error. See cmn/base/job_stderr.h. */
     char kind[16];
     int rank;
     long iteration; /* -1: none yet */
-    char host[64], phase[64], text[1024];
+    char host[64], text[1024];
 };
 
 /* Draws the token, and exports it to what is started from now on. */

@@ -1,24 +1,28 @@
-/* The machines of a run, and which of them answer. All local. */
+/* The machines of a run, and what is known of them. All local. */
 #ifndef CMN_RUN_HOSTS_H
 #define CMN_RUN_HOSTS_H
 
-#include <stdio.h>
-
 enum { CMN_HOST_NAME = 256, CMN_HOST_WHY = 256 };
+enum { CMN_GOOD = -1, CMN_FAILURES = 2 };
+
+/* Whether a machine has answered when it was asked last. */
+enum cmn_gone {
+    CMN_HOST_HERE,
+    CMN_HOST_GONE, /* it has not, or was not asked yet */
+    CMN_HOST_WRONG /* it has not, and will not before a person has put it right */
+};
 
 struct cmn_host {
     char name[CMN_HOST_NAME];
-    int slots;               /* ranks that it takes */
-    int gone;                /* it did not answer the last time, or was not asked yet */
-    int wrong;               /* it did not, and will not before a person has put it right */
+    int slots; /* ranks that it takes */
+    enum cmn_gone gone;
     char why[CMN_HOST_WHY];  /* what its launcher said then, or what to put right */
-    char told[CMN_HOST_WHY]; /* the reason that people have been told while a training ran */
+    char told[CMN_HOST_WHY]; /* the reason that people have been told */
     int left;     /* it is not used until it has once not answered: it was asked to end */
     int runs;     /* ranks of the last attempt ran on it */
-    int fresh;    /* it has come, and no attempt with it has written a checkpoint */
-    int failures; /* attempts that failed while it was fresh; CMN_FAILURES: not used */
+    int failures; /* attempts that failed since it has come; CMN_FAILURES: it is not used; CMN_GOOD:
+                   * it was there at the start, or an attempt with it has written a checkpoint */
 };
-enum { CMN_FAILURES = 2 };
 
 struct cmn_hosts {
     struct cmn_host *host;
@@ -31,10 +35,10 @@ void cmn_hosts_parse(struct cmn_hosts *h, const char *list);
 
 /* Reads the same from lines "NAME slots=N" and comments, as a hostfile of Open MPI has them. `name`
  * is the file's, or what has printed them. 0, or -1 after saying what is wrong. */
-int cmn_hosts_read(struct cmn_hosts *h, FILE *in, const char *name);
+int cmn_hosts_read(struct cmn_hosts *h, const char *text, const char *name);
 
-/* Makes h the machines of `list`, and keeps what is known of those that it had. New ones are
- * fresh, and gone until they are asked. */
+/* Makes h the machines of `list`, which it takes, and keeps what is known of those that it had. New
+ * ones are gone until they are asked, unless h was empty. */
 void cmn_hosts_replace(struct cmn_hosts *h, const struct cmn_hosts *list);
 
 /* Returns the machine that calls itself `name`, perhaps with its domain, or NULL. */
@@ -46,27 +50,14 @@ int cmn_host_is_used(const struct cmn_host *h);
 /* Those that are used, as mpiexec -host takes them. The caller frees. */
 char *cmn_hosts_text(const struct cmn_hosts *h);
 
-/* Ranks that they take; how many machines are gone. */
+/* Ranks that they take. */
 int cmn_hosts_ranks(const struct cmn_hosts *h);
-int cmn_hosts_gone(const struct cmn_hosts *h);
-int cmn_hosts_wrong(const struct cmn_hosts *h); /* of those */
 
-/* Asks machines at once, each by mpiexec with these options (argv[0] included), which starts
- * `command` there: whatever reaches the machine for a job reaches it for this. `only_unused`: those
- * on which no rank runs. NULL after saying why nothing can be started here. */
-enum { CMN_PROBE_SECONDS = 20 };
-struct cmn_probes *cmn_probes_start(struct cmn_hosts *h, char *const *mpiexec, char *const *command,
-                                    int only_unused);
+/* The worst that is known of one of them. */
+enum cmn_gone cmn_hosts_gone(const struct cmn_hosts *h);
 
-/* Takes the answers that have come: sets `gone`, `wrong` and `why`. Returns whether there is nothing
- * to wait for. */
-int cmn_probes_collect(void *probes);
-
-/* Ends what runs, and frees. Where `late` is set, a machine without an answer has been away. */
-void cmn_probes_end(struct cmn_probes *p, int late);
-
-/* Blocks up to CMN_PROBE_SECONDS: asks all machines by `sleep 1`. 0; -1 when a signal asked to stop
- * meanwhile, or after saying why nothing can be started here. */
-int cmn_hosts_probe(struct cmn_hosts *h, char *const *mpiexec);
+/* Says which are gone, why, and what follows from that. With `news` only those of which people have
+ * not been told this reason. */
+void cmn_hosts_report(struct cmn_hosts *h, const char *then, int news);
 
 #endif

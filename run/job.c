@@ -31,14 +31,12 @@ struct job {
     struct cmn_observed *observed;
     struct cmn_event_filter filter;
     char line[LINE]; /* of what is no event: for mpiexec's sentences */
-    size_t n;
-    size_t dashes;  /* of what people are to see: the line begins with so many */
-    int begun;      /* the line has something else, too */
-    int boxed;      /* the line is inside a box of mpiexec */
-    int stops;      /* signals passed on */
-    double stopped; /* when */
-    double asked;   /* when SIGUSR1 was sent last */
-    double fault;   /* when something went wrong first; 0: nothing has */
+    size_t n, shown; /* bytes of it; of them those that people have seen */
+    int boxed;       /* the line is inside a box of mpiexec */
+    int stops;       /* signals passed on */
+    double stopped;  /* when */
+    double asked;    /* when SIGUSR1 was sent last */
+    double fault;    /* when something went wrong first; 0: nothing has */
 };
 
 /* ---- what the job writes ---- */
@@ -60,12 +58,29 @@ static void note_fault(struct job *j, const char *text)
     j->fault = cmn_clock();
 }
 
-static void end_line(struct job *j)
+/* A stop or a move, which cmn-run has explained: people see what comes then line by line, without
+ * mpiexec's boxes about how the ranks ended: text between lines of dashes. */
+static int is_explained(const struct job *j)
 {
+    return j->stops || j->observed->moves;
+}
+
+/* `end` follows the line; 0: nothing. A box may have begun before the stop. */
+static void end_line(struct job *j, char end)
+{
+    enum { LINE_OF_BOX = 40 };
+    int edge;
+
     j->line[j->n] = '\0';
-    j->n = 0;
+    edge = j->n >= LINE_OF_BOX && strspn(j->line, "-") == j->n;
+    j->boxed ^= edge;
+    if (is_explained(j) && !edge && !j->boxed) {
+        cmn_run_stderr_write(j->line + j->shown, j->n - j->shown);
+        cmn_run_stderr_write(&end, end != '\0');
+    }
     cmn_observe_mpiexec(j->observed, j->line);
     note_fault(j, j->line);
+    j->n = j->shown = 0;
 }
 
 static void take_event(struct job *j, const struct cmn_event *e)
@@ -91,15 +106,21 @@ static void take_event(struct job *j, const struct cmn_event *e)
 /* Open MPI 5 ends its boxes with a zero byte, which would hide the sentence behind it. */
 static void take_text(struct job *j, const char *text, size_t n)
 {
+    if (!is_explained(j)) {
+        cmn_run_stderr_write(text, n);
+    }
     for (size_t i = 0; i < n; i++) {
         if (!text[i]) {
             continue;
         }
         if (text[i] == '\n' || text[i] == '\r' || j->n + 1 == LINE) {
-            end_line(j);
+            end_line(j, text[i]);
         } else {
             j->line[j->n++] = text[i];
         }
+    }
+    if (!is_explained(j)) {
+        j->shown = j->n;
     }
 }
 
@@ -113,39 +134,13 @@ static int after_tag(const struct job *j)
            !memcmp(j->line + j->n - (sizeof tag - 1), tag, sizeof tag - 1);
 }
 
-/* Writes what people are to see. After a stop, which cmn-run has explained, that is without mpiexec's
- * boxes about how the ranks ended: text between lines of dashes. A box may have begun before. */
-static void show(struct job *j, const char *text, size_t n)
-{
-    enum { LINE_OF_BOX = 40, HELD = 128 };
-    static const char dash[HELD] = {[0 ... HELD - 1] = '-'};
-
-    if (!j->stops && !j->observed->moves) {
-        cmn_run_stderr_write(text, n);
-    }
-    for (; n; n--, text++) {
-        if (*text == '-' && !j->begun) {
-            j->dashes++;
-            continue;
-        }
-        if (*text == '\n' && !j->begun && j->dashes >= LINE_OF_BOX) {
-            j->boxed = !j->boxed;
-        } else if ((j->stops || j->observed->moves) && !j->boxed) {
-            cmn_run_stderr_write(dash, j->dashes < HELD ? j->dashes : HELD);
-            cmn_run_stderr_write(text, 1);
-        }
-        j->dashes = 0;
-        j->begun = *text != '\n';
-    }
-}
-
 /* Passes on what is there. Returns 0 at the end. */
 static int pass_on(struct job *j, int fd)
 {
-    char in[4096], out[sizeof in + sizeof j->filter.json], text[sizeof j->filter.json];
+    char in[4096], text[sizeof j->filter.json];
     ssize_t n = read(fd, in, sizeof in);
     struct cmn_event event;
-    size_t length, used = 0;
+    size_t length;
 
     if (n <= 0) {
         return n < 0 && (errno == EAGAIN || errno == EINTR);
@@ -158,14 +153,7 @@ static int pass_on(struct job *j, int fd)
             }
         }
         take_text(j, text, length);
-        if (used + length > sizeof out) {
-            show(j, out, used);
-            used = 0;
-        }
-        memcpy(out + used, text, length);
-        used += length;
     }
-    show(j, out, used);
     return 1;
 }
 
@@ -289,9 +277,8 @@ static void watch(struct job *j, int fd, int *status)
         }
     }
     n = cmn_event_filter_end(&j->filter, text);
-    show(j, text, n);
     take_text(j, text, n);
-    end_line(j);
+    end_line(j, '\0');
 }
 
 int cmn_job_run(char *const *argv, struct cmn_observed *observed, int *status)

@@ -17,11 +17,10 @@
 #include "process.h"
 
 enum {
-    FAILED_STATUS = 75, /* as the ranks' own: another attempt may succeed */
-    PAUSE_MAX = 60,     /* seconds */
-    SHORT = 10,         /* seconds; after an attempt that lasted longer none is waited */
-    SAME_CRASHES = 2,   /* in a row, from the same checkpoint */
-    RETRIES = 3         /* by default, where there are checkpoints */
+    PAUSE_MAX = 60,   /* seconds */
+    SHORT = 10,       /* seconds; after an attempt that lasted longer none is waited */
+    SAME_CRASHES = 2, /* in a row, from the same checkpoint */
+    RETRIES = 3       /* by default, where there are checkpoints */
 };
 
 struct run {
@@ -39,49 +38,13 @@ struct run {
 
 /* ---- machines ---- */
 
-static void report_gone(const struct cmn_hosts *h, const char *what)
-{
-    for (int i = 0; i < h->count; i++) {
-        if (h->host[i].gone) {
-            cmn_journal_say("gone", "%s:%d %s (%s)", h->host[i].name, h->host[i].slots, what,
-                            h->host[i].why);
-        }
-    }
-}
-
-/* A machine that has never answered is a mistake in the command, or has to be set up. */
-static int refuse_gone(const struct cmn_hosts *h)
-{
-    for (int i = 0; i < h->count; i++) {
-        const struct cmn_host *host = &h->host[i];
-        if (host->gone && host->wrong) {
-            cmn_journal_say("gone", "%s: %s", host->name, host->why);
-        } else if (host->gone) {
-            cmn_journal_say("gone",
-                            "%s:%d does not answer (%s): at the first start all machines must be "
-                            "there: take it out of the list, or give -wait SECONDS",
-                            host->name, host->slots, host->why);
-        }
-    }
-    cmn_journal("give-up", "at the first start all machines must be there");
-    return -1;
-}
-
-static int probe(struct run *r)
-{
-    char **mpiexec = cmn_mpiexec_options(&r->options);
-    int result = cmn_hosts_probe(&r->options.hosts, mpiexec);
-
-    free(mpiexec);
-    return result;
-}
-
 /* 0 when there are machines; 1 when, after an attempt, they could not be asked from here; -1 when
  * there are none, or a signal asks to stop. */
 static int find_machines(struct run *r)
 {
     struct cmn_hosts *h = &r->options.hosts;
     double until = cmn_clock() + (double)r->options.wait;
+    enum cmn_gone gone;
     int reported = 0;
 
     if (!h->count || r->moves) {
@@ -91,26 +54,33 @@ static int find_machines(struct run *r)
         cmn_lookout_read(&r->options);
     }
     for (;;) {
-        if (probe(r)) {
+        if (cmn_lookout_ask()) {
             return r->attempts && !cmn_stop_signal() ? 1 : -1;
         }
-        if (!cmn_hosts_gone(h) || cmn_clock() >= until || (!r->attempts && cmn_hosts_wrong(h))) {
+        gone = cmn_hosts_gone(h);
+        if (!gone || cmn_clock() >= until || (!r->attempts && gone == CMN_HOST_WRONG)) {
             break;
         }
         if (!reported++) {
-            report_gone(h, "does not answer: waiting for it");
+            cmn_hosts_report(h, "waiting for it", 0);
         }
         if (cmn_wait_until(cmn_stop_requested, NULL, 1)) {
             return -1;
         }
     }
-    if (reported && !cmn_hosts_gone(h)) {
+    if (reported && !gone) {
         cmn_journal_say("back", "all machines answer");
     }
-    if (!r->attempts && cmn_hosts_gone(h)) {
-        return refuse_gone(h);
+    /* One that has never answered is a mistake in the command, or has to be set up. */
+    if (gone && !r->attempts) {
+        cmn_hosts_report(h,
+                         "at the first start all machines must be there: take it out of the list, "
+                         "or give -wait SECONDS",
+                         0);
+        cmn_journal("give-up", "at the first start all machines must be there");
+        return -1;
     }
-    report_gone(h, "does not answer: continuing without it");
+    cmn_hosts_report(h, "continuing without it", 0);
     if (!cmn_hosts_ranks(h)) {
         cmn_journal_say("give-up", "no machine is left: -wait SECONDS waits for them");
         return -1;
@@ -143,14 +113,6 @@ static void journal_start(const struct run *r, char *const *argv)
     free(text);
 }
 
-/* The line that starts the next attempt. `ranks` gets their number as text; the caller frees the
- * list. */
-static char **words(const struct run *r, char *hosts, char ranks[32])
-{
-    snprintf(ranks, 32, "%d", r->ranks);
-    return cmn_mpiexec_words(&r->options, hosts, r->ranks ? ranks : "", r->command.word);
-}
-
 /* Returns what a machine that comes must be able to run before ranks do. */
 static char *const *check_of(const struct cmn_command *c)
 {
@@ -166,49 +128,50 @@ static int can_move(const struct run *r)
     return r->options.hosts.count && r->command.checkpoint && r->options.retries;
 }
 
-/* Machines on which a rank was asked to end are not used until they have been away. Where none would
- * be left, that was a request to stop. */
+/* Machines on which a rank was asked to end are not used until they have been away. Where none
+ * would be left, that was a request to stop. */
 static void leave(struct run *r, const struct cmn_observed *o, struct cmn_diagnosis *d)
 {
-    enum { NOW = 2 };
     struct cmn_hosts *hosts = &r->options.hosts;
     char *rest = strdupa(o->leaving), *name;
 
-    while (can_move(r) && (name = strsep(&rest, " "))) {
+    if (d->outcome != CMN_MOVES) {
+        return;
+    }
+    while ((name = strsep(&rest, " "))) {
         struct cmn_host *h = name[0] ? cmn_hosts_find(hosts, name) : NULL;
-        if (h && !h->left) {
-            h->left = NOW;
+        if (h) {
+            h->left = 1;
         }
     }
-    r->moves = d->outcome == CMN_MOVES && can_move(r) && cmn_hosts_ranks(hosts);
+    r->moves = can_move(r) && cmn_hosts_ranks(hosts);
+    if (!r->moves) {
+        d->outcome = CMN_STOPPED;
+        return;
+    }
     for (int i = 0; i < hosts->count; i++) {
-        struct cmn_host *h = &hosts->host[i];
-        if (h->left == NOW && r->moves) {
+        const struct cmn_host *h = &hosts->host[i];
+        if (h->left && h->runs) {
             cmn_journal_say("gone", "%s:%d was asked to end: continuing without it", h->name,
                             h->slots);
         }
-        h->left = h->left == NOW ? r->moves : h->left;
     }
-    if (r->moves) {
-        snprintf(d->what, sizeof d->what, "the ranks have saved, to continue on other machines");
-    } else if (d->outcome == CMN_MOVES) {
-        d->outcome = CMN_STOPPED;
-    }
+    snprintf(d->what, sizeof d->what, "the ranks have saved, to continue on other machines");
 }
 
-/* A machine that has come counts as good once an attempt with it has written a checkpoint. Until then
- * it is the one that fails, whatever the ranks say. */
+/* A machine that has come counts as good once an attempt with it has written a checkpoint. Until
+ * then it is the one that fails, whatever the ranks say. */
 static void count_failures(struct run *r, const struct cmn_observed *o, struct cmn_diagnosis *d)
 {
     int failed = d->outcome == CMN_FAILED || d->outcome == CMN_CRASHED || d->outcome == CMN_WRONG;
 
     for (int i = 0; i < r->options.hosts.count; i++) {
         struct cmn_host *h = &r->options.hosts.host[i];
-        if (!h->fresh || !h->runs) {
+        if (h->failures == CMN_GOOD || !h->runs) {
             continue;
         }
         if (o->checkpoint) {
-            h->fresh = h->failures = 0;
+            h->failures = CMN_GOOD;
         } else if (failed) {
             d->outcome = CMN_FAILED;
             h->failures++;
@@ -228,7 +191,8 @@ static void not_started(struct cmn_observed *o, struct cmn_diagnosis *d)
 {
     cmn_observe_nothing(o);
     o->not_started = 1;
-    *d = (struct cmn_diagnosis){CMN_FAILED, FAILED_STATUS, "another attempt could not be started"};
+    *d = (struct cmn_diagnosis){CMN_FAILED, CMN_FAILED_STATUS,
+                                "another attempt could not be started"};
     cmn_journal("failure", "%s", d->what);
 }
 
@@ -236,25 +200,22 @@ static void not_started(struct cmn_observed *o, struct cmn_diagnosis *d)
 static int attempt(struct run *r, struct cmn_observed *o, struct cmn_diagnosis *d)
 {
     const struct cmn_hosts *h = &r->options.hosts;
-    char *hosts = cmn_hosts_text(h), ranks[32], number[32];
+    char *hosts = cmn_hosts_text(h), number[32];
     char **argv;
     int status = 0, again, result;
 
     report_ranks(r, h->count ? cmn_hosts_ranks(h) : (int)r->options.ranks);
-    argv = words(r, hosts, ranks);
-    for (int i = 0; i < h->count; i++) {
-        h->host[i].runs = cmn_host_is_used(&h->host[i]);
-    }
+    argv = cmn_mpiexec_words(&r->options, hosts, r->ranks, r->command.word);
     r->attempts++;
+    r->moves = 0;
     snprintf(number, sizeof number, "%d", r->attempts);
     setenv("OMPI_CMN_ATTEMPT", number, 1); /* what an older attempt has locked is this one's */
     journal_start(r, argv);
     r->began = cmn_clock();
     if (can_move(r)) {
-        cmn_lookout_begin(&r->options, check_of(&r->command));
+        cmn_lookout_begin(check_of(&r->command));
     }
     result = cmn_job_run(argv, o, &status);
-    free(argv);
     free(hosts);
     if (result) {
         if (r->attempts == 1) {
@@ -340,7 +301,7 @@ static int decide(struct run *r, const struct cmn_observed *o, const struct cmn_
             "no rank has reported to cmn-run (does OMPI_CMN_EVENT_TOKEN reach them?), so "
             "it may have written checkpoints, and -clear would begin anew: start it "
             "again without -clear, or with it");
-        return FAILED_STATUS;
+        return CMN_FAILED_STATUS;
     }
     if (r->crashes == SAME_CRASHES && r->options.retries) {
         cmn_journal_say("give-up",
@@ -351,12 +312,12 @@ static int decide(struct run *r, const struct cmn_observed *o, const struct cmn_
     }
     if (!r->options.retries) {
         cmn_journal("give-up", "no further attempt (-retries 0)");
-        return FAILED_STATUS;
+        return CMN_FAILED_STATUS;
     }
     if (r->failed > r->options.retries) {
         cmn_journal_say("give-up", "%ld attempt%s without a new checkpoint (-retries %ld)",
                         r->failed, r->failed == 1 ? "" : "s", r->options.retries);
-        return FAILED_STATUS;
+        return CMN_FAILED_STATUS;
     }
     wait_for_next(r);
     return -1;
@@ -378,7 +339,7 @@ static int run(struct run *r)
     while (status < 0) {
         int found = cmn_stop_signal() ? -1 : find_machines(r);
         if (found < 0) {
-            return cmn_stop_signal() ? stopped_between() : r->attempts ? FAILED_STATUS : 1;
+            return cmn_stop_signal() ? stopped_between() : r->attempts ? CMN_FAILED_STATUS : 1;
         }
         if (found) {
             not_started(&observed, &diagnosis);
@@ -464,12 +425,11 @@ static void choose(struct run *r)
 /* -dry-run: the line of the first attempt, to be pasted. */
 static int print_line(const struct run *r)
 {
-    char ranks[32], *hosts = cmn_hosts_text(&r->options.hosts);
-    char **argv = words(r, hosts, ranks), *text = cmn_mpiexec_text(argv);
+    char *hosts = cmn_hosts_text(&r->options.hosts);
+    char *text = cmn_mpiexec_text(cmn_mpiexec_words(&r->options, hosts, r->ranks, r->command.word));
 
     puts(text);
     free(text);
-    free(argv);
     free(hosts);
     return 0;
 }
@@ -501,11 +461,10 @@ static void open_standard_descriptors(void)
 
 int main(int argc, char **argv)
 {
-    int status;
-
     static struct run r = {.from = -1};
 
     open_standard_descriptors();
+    atexit(await_reader);
     cmn_run_options_read(&r.options, argc, argv);
     cmn_command_read(&r.command, r.options.command);
     check(&r);
@@ -522,8 +481,5 @@ int main(int argc, char **argv)
     }
     cmn_event_open();
     have_ssh_ask_nobody();
-    cmn_run_stderr_open();
-    status = run(&r);
-    await_reader();
-    return status;
+    return run(&r);
 }

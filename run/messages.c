@@ -3,18 +3,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-static int journal = -1; /* a pipe to the process that writes the file */
-static int written = -1; /* ends when that process does */
+static int journal = -1; /* a socket to the process that writes the file */
 static const char *journal_name;
 
 enum { LAST_LINES_MS = 2000 };
@@ -26,19 +25,29 @@ enum { LAST_LINES_MS = 2000 };
 enum { WAITING = 1 << 20, NOTE = 128, AT_ONCE = 512 };
 
 static struct {
-    int open;
     char text[WAITING + NOTE];
     size_t used, left_out;
 } out;
 
-/* Writes what can be written without waiting. A thread would do it better, but a child of several
- * threads gets the signal of its parent's death several times. */
-static void write_some(int wait)
+void cmn_run_stderr_write(const char *text, size_t bytes)
+{
+    size_t room = out.left_out || out.used >= WAITING ? 0 : WAITING - out.used;
+    size_t n = bytes < room ? bytes : room;
+
+    memcpy(out.text + out.used, text, n);
+    out.used += n;
+    out.left_out += bytes - n;
+}
+
+/* A thread would do it better, but a child of several threads gets the signal of its parent's death
+ * several times. */
+int cmn_run_stderr_written(void *unused)
 {
     struct pollfd to = {.fd = STDERR_FILENO, .events = POLLOUT};
     size_t done = 0;
 
-    while (done < out.used && poll(&to, 1, wait ? -1 : 0) > 0) {
+    (void)unused;
+    while (done < out.used && poll(&to, 1, 0) > 0) {
         size_t left = out.used - done;
         ssize_t n = write(STDERR_FILENO, out.text + done, left < AT_ONCE ? left : AT_ONCE);
         if (n < 0 && errno != EINTR && errno != EAGAIN) {
@@ -54,91 +63,10 @@ static void write_some(int wait)
                                      out.left_out);
         out.left_out = 0;
     }
-}
-
-void cmn_run_stderr_open(void)
-{
-    out.open = 1;
-}
-
-void cmn_run_stderr_write(const char *text, size_t bytes)
-{
-    while (bytes) {
-        size_t n = out.left_out || out.used >= WAITING ? 0 : WAITING - out.used;
-        n = n < bytes ? n : bytes;
-        memcpy(out.text + out.used, text, n);
-        out.used += n;
-        out.left_out += out.open ? bytes - n : 0;
-        text += n;
-        bytes -= out.open ? bytes : n;
-        write_some(!out.open);
-    }
-}
-
-int cmn_run_stderr_written(void *unused)
-{
-    (void)unused;
-    write_some(0);
     return !out.used;
 }
 
-/* ---- lines ---- */
-
-static char *format_text(const char *format, va_list args)
-{
-    char *text;
-
-    if (vasprintf(&text, format, args) < 0) {
-        fprintf(stderr, "cmn-run: out of memory\n");
-        exit(1);
-    }
-    return text;
-}
-
-/* "cmn-run: TEXT". */
-static void say(const char *text)
-{
-    char *line;
-    int n = asprintf(&line, "cmn-run: %s\n", text);
-
-    if (n >= 0) {
-        cmn_run_stderr_write(line, (size_t)n);
-        free(line);
-    }
-}
-
-void cmn_run_fatal(const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    fprintf(stderr, "cmn-run: %s\n", format_text(format, args));
-    va_end(args);
-    exit(1);
-}
-
-int cmn_run_fail(const char *format, ...)
-{
-    va_list args;
-    char *text;
-
-    va_start(args, format);
-    text = format_text(format, args);
-    va_end(args);
-    say(text);
-    free(text);
-    return -1;
-}
-
-void *cmn_run_realloc(void *p, size_t n, size_t size)
-{
-    void *more = reallocarray(p, n, size);
-
-    if (!more) {
-        cmn_run_fatal("out of memory: %zu items of %zu bytes", n, size);
-    }
-    return more;
-}
+/* ---- the journal ---- */
 
 /* A mistyped name must not spoil somebody's file, and a pipe that nobody reads would stop the run;
  * a terminal that is stopped does not, as the file is opened with O_NONBLOCK. NULL: nothing speaks
@@ -163,8 +91,8 @@ static const char *why_no_journal(int fd)
     return strstr(line, "Z cmn-run[") ? NULL : "this file holds something else";
 }
 
-/* Copies lines from a pipe to the file until the pipe's other end is closed. The disk may no longer
- * answer: then this process hangs, and not cmn-run. */
+/* Copies lines to the file until their end. The disk may no longer answer: then this process hangs,
+ * and not cmn-run. */
 static _Noreturn void copy_lines(int from, int file)
 {
     char text[4096];
@@ -174,6 +102,7 @@ static _Noreturn void copy_lines(int from, int file)
         if (write(file, text, (size_t)n) != n) {
             cmn_run_fail("journal %s: %s: the run continues without it", journal_name,
                          strerror(errno));
+            cmn_run_stderr_written(NULL);
             break;
         }
     }
@@ -181,40 +110,37 @@ static _Noreturn void copy_lines(int from, int file)
 }
 
 /* Starts a process in a session of its own, and no child of cmn-run's: jobs' processes alone are
- * those. `written` ends with it. 0, or -1 with errno. */
+ * those. 0, or -1 with errno. */
 static int start_writer(int file)
 {
-    int lines[2], ends[2];
+    int ends[2];
     pid_t pid;
 
-    if (pipe2(lines, O_CLOEXEC) || pipe2(ends, O_CLOEXEC) || (pid = fork()) < 0) {
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) || (pid = fork()) < 0) {
         return -1;
     }
     if (!pid) {
-        close(lines[1]);
-        close(ends[0]);
+        close(ends[1]);
         if (fork()) {
             _exit(0);
         }
         setsid();
-        copy_lines(lines[0], file);
+        copy_lines(ends[0], file);
     }
     waitpid(pid, NULL, 0);
-    close(lines[0]);
-    close(ends[1]);
-    fcntl(lines[1], F_SETFL, O_NONBLOCK);
-    journal = lines[1];
-    written = ends[0];
+    close(ends[0]);
+    journal = ends[1];
     return 0;
 }
 
 /* Leaves the writer a moment for the last lines. */
 static void await_writer(void)
 {
-    struct pollfd to = {.fd = written, .events = POLLIN};
+    struct pollfd to = {.fd = journal, .events = POLLIN};
 
-    close(journal);
-    poll(&to, 1, LAST_LINES_MS);
+    if (!shutdown(journal, SHUT_WR)) {
+        poll(&to, 1, LAST_LINES_MS);
+    }
 }
 
 void cmn_journal_open(const char *file, int asked_for)
@@ -228,7 +154,6 @@ void cmn_journal_open(const char *file, int asked_for)
         why = strerror(errno);
     } else {
         why = why_no_journal(fd);
-        signal(SIGPIPE, SIG_IGN);
         if (!why && start_writer(fd)) {
             why = strerror(errno);
         }
@@ -251,9 +176,6 @@ static void write_line(const char *event, const char *text)
     struct tm parts;
     int n;
 
-    if (journal < 0) {
-        return;
-    }
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &parts);
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &parts);
@@ -266,7 +188,7 @@ static void write_line(const char *event, const char *text)
         *c = *c == '\n' || *c == '\r' ? ' ' : *c;
     }
     line[n] = '\n';
-    if (write(journal, line, (size_t)n + 1) != n + 1) {
+    if (send(journal, line, (size_t)n + 1, MSG_DONTWAIT | MSG_NOSIGNAL) != n + 1) {
         if (errno != EPIPE) { /* else the writer has said why */
             cmn_run_fail("journal %s: the disk does not answer: the run continues without it",
                          journal_name);
@@ -277,27 +199,71 @@ static void write_line(const char *event, const char *text)
     free(line);
 }
 
+/* ---- lines ---- */
+
+/* `event` NULL: not into the journal. */
+static void tell(const char *event, int say, const char *format, va_list args)
+{
+    char *text, *line;
+
+    if (vasprintf(&text, format, args) < 0 || asprintf(&line, "cmn-run: %s\n", text) < 0) {
+        fputs("cmn-run: out of memory\n", stderr);
+        exit(1);
+    }
+    if (say) {
+        cmn_run_stderr_write(line, strlen(line));
+    }
+    if (event && journal >= 0) {
+        write_line(event, text);
+    }
+    free(line);
+    free(text);
+}
+
+void cmn_run_fatal(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    tell(NULL, 1, format, args);
+    va_end(args);
+    exit(1);
+}
+
+int cmn_run_fail(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    tell(NULL, 1, format, args);
+    va_end(args);
+    return -1;
+}
+
 void cmn_journal(const char *event, const char *format, ...)
 {
     va_list args;
-    char *text;
 
     va_start(args, format);
-    text = format_text(format, args);
+    tell(event, 0, format, args);
     va_end(args);
-    write_line(event, text);
-    free(text);
 }
 
 void cmn_journal_say(const char *event, const char *format, ...)
 {
     va_list args;
-    char *text;
 
     va_start(args, format);
-    text = format_text(format, args);
+    tell(event, 1, format, args);
     va_end(args);
-    say(text);
-    write_line(event, text);
-    free(text);
+}
+
+void *cmn_run_realloc(void *p, size_t n, size_t size)
+{
+    void *more = reallocarray(p, n, size);
+
+    if (!more) {
+        cmn_run_fatal("out of memory: %zu items of %zu bytes", n, size);
+    }
+    return more;
 }

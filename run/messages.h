@@ -4,16 +4,13 @@
 
 #include <stddef.h>
 
-/* From here on text waits for a reader of the standard error: a pipe that nobody reads, or a
- * terminal that Ctrl-S has stopped, holds up neither cmn-run nor the job. 1 MiB waits; what comes
- * then is left out, and a line says how much. cmn_signals_wait() writes what waits. */
-void cmn_run_stderr_open(void);
-
-/* Appends text to the standard error. Does not block after cmn_run_stderr_open(). */
+/* Text for the standard error, which waits for its reader: a pipe that nobody reads, or a terminal
+ * that Ctrl-S has stopped, holds up neither cmn-run nor the job. 1 MiB waits; what comes then is
+ * left out, and a line says how much. */
 void cmn_run_stderr_write(const char *text, size_t bytes);
 
-/* Writes what can be written without waiting; returns whether that was all. For
- * cmn_wait_until(). */
+/* Writes what can be written without waiting; returns whether that was all. cmn_signals_wait()
+ * calls it, and it is for cmn_wait_until(). */
 int cmn_run_stderr_written(void *unused);
 
 /* Ends cmn-run with "cmn-run: …" on the standard error and status 1: before the first attempt, and

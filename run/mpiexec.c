@@ -124,49 +124,40 @@ static int is(enum when when, const struct cmn_run_options *o)
     }
 }
 
-static void append(char ***list, size_t *n, char *const *words)
+static char **list;
+static size_t used;
+
+static void append(char *const *words)
 {
     for (; *words; words++) {
-        *list = cmn_run_realloc(*list, *n + 2, sizeof **list);
-        (*list)[(*n)++] = *words;
-        (*list)[*n] = NULL;
+        list = cmn_run_realloc(list, used + 2, sizeof *list);
+        list[used++] = *words;
+        list[used] = NULL;
     }
 }
 
-static char **options(const struct cmn_run_options *o, size_t *n)
+char **cmn_mpiexec_words(const struct cmn_run_options *o, char *hosts, int ranks,
+                         char *const *command)
 {
-    char **argv = NULL;
+    static char number[16];
 
-    append(&argv, n, (char *[]){"mpiexec", NULL});
+    used = 0;
+    append((char *[]){"mpiexec", NULL});
     for (size_t i = 0; i < sizeof chosen / sizeof chosen[0]; i++) {
         if (!has_part(o->mpi, chosen[i].unless) && is(chosen[i].when, o)) {
-            append(&argv, n, chosen[i].word);
+            append(chosen[i].word);
         }
     }
-    append(&argv, n, o->mpi);
-    return argv;
-}
-
-char **cmn_mpiexec_options(const struct cmn_run_options *o)
-{
-    size_t n = 0;
-
-    return options(o, &n);
-}
-
-char **cmn_mpiexec_words(const struct cmn_run_options *o, char *hosts, char *ranks, char **command)
-{
-    size_t n = 0;
-    char **argv = options(o, &n);
-
+    append(o->mpi);
     if (hosts[0]) {
-        append(&argv, &n, (char *[]){"-host", hosts, NULL});
+        append((char *[]){"-host", hosts, NULL});
     }
-    if (ranks[0]) {
-        append(&argv, &n, (char *[]){"-n", ranks, NULL});
+    if (ranks) {
+        snprintf(number, sizeof number, "%d", ranks);
+        append((char *[]){"-n", number, NULL});
     }
-    append(&argv, &n, command);
-    return argv;
+    append(command);
+    return list;
 }
 
 char *cmn_mpiexec_text(char *const *word)

@@ -12,13 +12,11 @@ int cmn_mpiexec_cores(void);
  * them. */
 int cmn_mpiexec_is_here(const struct cmn_run_options *o);
 
-/* "mpiexec" and its options, NULL behind the last, with which every machine is reached, too. A word
- * of -mpi wins over each choice. The caller frees the list, and not the words. */
-char **cmn_mpiexec_options(const struct cmn_run_options *o);
-
-/* The same with machines ("" for none), the number of ranks ("" for as many as mpiexec finds) and
- * the command behind them. */
-char **cmn_mpiexec_words(const struct cmn_run_options *o, char *hosts, char *ranks, char **command);
+/* "mpiexec" with its options, the machines ("" for none), the number of ranks (0: as many as
+ * mpiexec finds) and the command, NULL behind the last. A word of -mpi wins over each choice. The
+ * list is valid until the next call, and as long as the caller's words. */
+char **cmn_mpiexec_words(const struct cmn_run_options *o, char *hosts, int ranks,
+                         char *const *command);
 
 /* The words as a shell takes them. The caller frees. */
 char *cmn_mpiexec_text(char *const *word);

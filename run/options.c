@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <wordexp.h>
 
+#include "command.h"
 #include "messages.h"
 
 enum { NUMBER_MAX = 1000000 };
@@ -15,7 +17,6 @@ static const struct {
     const char *name, *value, *help; /* value NULL: it takes none */
 } table[] = {
     {"n", "N", "number of ranks; without it one for each core of this machine"},
-    {"np", "N", "the same"},
     {"hosts", "a:4,b:4", "machines, and how many ranks each takes"},
     {"hostfile", "FILE",
      "the same from a hostfile of Open MPI, with lines NAME slots=N; it is read again when it "
@@ -33,15 +34,14 @@ static const struct {
     {"journal", "FILE",
      "where to write down what happens; default cmn-run.log in the current folder"},
     {"mpi", "OPTIONS",
-     "more words for mpiexec, separated at blanks outside of quotes, which win over what cmn-run "
-     "chooses; may be given more than once"},
+     "more words for mpiexec, separated as by a shell, which win over what cmn-run chooses; may be "
+     "given more than once"},
     {"list", NULL, "print these options, one a line: name, value and help, with tabs between"},
     {"help", NULL, "print this help"},
 };
 
 enum {
     RANKS,
-    NP,
     HOSTS,
     HOSTFILE,
     DISCOVER,
@@ -93,48 +93,20 @@ static long number(int option, const char *value, long low)
     return n;
 }
 
-/* The next word, or NULL. Quotes keep blanks, as in --mca plm_rsh_args '-p 2222', and are gone from
- * the word, which is made in place. */
-static char *next_word(char **rest)
+/* As a shell separates words, but no command is run. */
+static void add_mpi(struct cmn_run_options *o, const char *value)
 {
-    char *from = *rest + strspn(*rest, " \t"), *word = from, *to = from, quote = '\0';
+    static wordexp_t words;
 
-    if (!*from) {
-        return NULL;
+    if (wordexp(value, &words, WRDE_NOCMD | (o->mpi ? WRDE_APPEND : 0))) {
+        cmn_run_fatal("-mpi %s: a quote is not closed, or a line break or one of |&;<>(){}` is "
+                      "outside of quotes",
+                      value);
     }
-    for (; *from && (quote || !strchr(" \t", *from)); from++) {
-        if (*from == quote) {
-            quote = '\0';
-        } else if (!quote && strchr("'\"", *from)) {
-            quote = *from;
-        } else {
-            *to++ = *from;
-        }
-    }
-    if (quote) {
-        cmn_run_fatal("-mpi: the quote %c is not closed", quote);
-    }
-    *rest = from + (*from != '\0');
-    *to = '\0';
-    return word;
+    o->mpi = words.we_wordv;
 }
 
-static void add_mpi(struct cmn_run_options *o, char *value)
-{
-    char *word;
-    size_t n = 0;
-
-    while (o->mpi[n]) {
-        n++;
-    }
-    while ((word = next_word(&value))) {
-        o->mpi = cmn_run_realloc(o->mpi, n + 2, sizeof *o->mpi);
-        o->mpi[n++] = word;
-        o->mpi[n] = NULL;
-    }
-}
-
-static void set(struct cmn_run_options *o, int option, char *value)
+static void set(struct cmn_run_options *o, int option, const char *value)
 {
     if (table[option].value && !strcmp(value, "--")) {
         cmn_run_fatal("-%s: %s is missing", table[option].name, table[option].value);
@@ -153,7 +125,6 @@ static void set(struct cmn_run_options *o, int option, char *value)
         o->interval = number(option, value, 0);
         break;
     case RANKS:
-    case NP:
         o->ranks = number(option, value, 1);
         break;
     case RETRIES:
@@ -201,12 +172,12 @@ static int values_of(char *const *word, int i)
     return there;
 }
 
-/* Of what cmn-run tells mpiexec itself mpiexec would silently take one. */
 int cmn_run_options_list(const struct cmn_run_options *o)
 {
     return o->hosts.count || o->hostfile || o->discover;
 }
 
+/* Of what cmn-run tells mpiexec itself mpiexec would silently take one. */
 static void check_mpi(struct cmn_run_options *o)
 {
     static const struct {
@@ -259,28 +230,14 @@ static void refuse_behind_darknet(char *const *word)
     int behind = 0;
 
     for (; *word; word++) {
-        const char *slash = strrchr(*word, '/'), *name = slash ? slash + 1 : *word;
-        for (int i = NP; behind && i <= MPI && (*word)[0] == '-'; i++) {
+        for (int i = HOSTS; behind && i <= MPI && (*word)[0] == '-'; i++) {
             if (!strcmp(*word + 1 + ((*word)[1] == '-'), table[i].name)) {
                 cmn_run_fatal("%s: an option of cmn-run stands before the command: cmn-run %s ... "
                               "-- darknet ...",
                               *word, *word);
             }
         }
-        behind |= !strcmp(name, "darknet") || !strcmp(name, "darknet-gpu");
-    }
-}
-
-/* The command begins behind `--`, or without one at the first word that is no option's. */
-static void take_command(struct cmn_run_options *o, char **argv)
-{
-    int behind = optind > 1 && !strcmp(argv[optind - 1], "--");
-
-    o->command = argv + optind;
-    for (int i = optind; !behind && argv[i]; i++) {
-        if (!strcmp(argv[i], "--")) {
-            cmn_run_fatal("%s: no option; cmn-run -help lists them", argv[optind]);
-        }
+        behind |= cmn_command_is_darknet(*word);
     }
 }
 
@@ -294,8 +251,7 @@ void cmn_run_options_read(struct cmn_run_options *o, int argc, char **argv)
                                    NULL, i};
     }
     *o = (struct cmn_run_options){.retries = -1, .interval = 10, .journal = "cmn-run.log"};
-    o->mpi = cmn_run_realloc(NULL, 1, sizeof *o->mpi);
-    o->mpi[0] = NULL;
+    add_mpi(o, "");
     opterr = 0;
     /* +: no option stands behind the first word that is none. */
     while ((option = getopt_long_only(argc, argv, "+:h", names, NULL)) != -1) {
@@ -312,7 +268,7 @@ void cmn_run_options_read(struct cmn_run_options *o, int argc, char **argv)
     if (argc < 2) {
         help();
     }
-    take_command(o, argv);
+    o->command = argv + optind;
     refuse_behind_darknet(o->command);
     check(o);
 }

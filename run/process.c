@@ -33,12 +33,9 @@ double cmn_clock(void)
 
 /* ---- children that are older than cmn-run ---- */
 
-/* Those of a script that ended with `exec cmn-run`. A process id may be given again, so the start
- * time counts, too. */
-static struct foreign {
-    int pid;
-    unsigned long long began;
-} * foreign;
+/* Those of a script that ended with `exec cmn-run`. Where such a process id is given again, one of
+ * a job may outlive it. */
+static pid_t *foreign;
 static size_t n_foreign;
 
 static FILE *children(void)
@@ -49,40 +46,14 @@ static FILE *children(void)
     return fopen(name, "r");
 }
 
-/* When the process began, as /proc/PID/stat has it behind its name, and its process group; 0 when
- * it does not exist. */
-static unsigned long long process_began(int pid, int *group)
-{
-    char name[64], text[1024], *end;
-    unsigned long long began = 0;
-    FILE *file;
-
-    snprintf(name, sizeof name, "/proc/%d/stat", pid);
-    file = fopen(name, "r");
-    if (!file) {
-        return 0;
-    }
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
-    end = strrchr(text, ')');
-    /* The 3rd field follows the name; the group is the 5th, the start time the 22nd. */
-    if (!end || sscanf(end,
-                       ") %*s %*s %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
-                       "%*s %*s %llu",
-                       group, &began) != 2) {
-        return 0;
-    }
-    return began;
-}
-
 static void remember_foreign(void)
 {
     FILE *list = children();
-    int pid, group;
+    pid_t pid;
 
     while (list && fscanf(list, "%d", &pid) == 1) {
         foreign = cmn_run_realloc(foreign, n_foreign + 1, sizeof *foreign);
-        foreign[n_foreign++] = (struct foreign){pid, process_began(pid, &group)};
+        foreign[n_foreign++] = pid;
     }
     if (list) {
         fclose(list);
@@ -91,17 +62,14 @@ static void remember_foreign(void)
 
 /* What foreign children leave behind becomes a child of cmn-run, too. It is in cmn-run's process
  * group; no job's process is. */
-static int is_foreign(int pid)
+static int is_foreign(pid_t pid)
 {
-    int group = 0;
-    unsigned long long began = process_began(pid, &group);
-
     for (size_t i = 0; i < n_foreign; i++) {
-        if (foreign[i].pid == pid && foreign[i].began == began) {
+        if (foreign[i] == pid) {
             return 1;
         }
     }
-    return group == (int)getpgrp();
+    return getpgid(pid) == getpgrp();
 }
 
 /* ---- signals ---- */

@@ -177,7 +177,7 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     grep -Eq 'failure +status 135: b: /net/my own is not there' cmn-run.log
     stand_in "$folder" 'exit 0'
     restarts 135 1 -n 2 "${train[@]}"
-    grep -Eq '^cmn-run: b: /net/my own is not there: the training has to be started in a folder that lies at the same path on all machines$' run.err
+    grep -Eq '^cmn-run: b: /net/my own is not there, or may not be executed: the program and the current folder have to lie at the same path on all machines$' run.err
     # Whatever mpiexec says; and not for ever.
     stand_in "$lost" 'echo "An internal error has occurred in ORTE:" >&2; exit 213' 'exit 0'
     restarts 0 3 -n 2 "${train[@]}"
@@ -401,6 +401,10 @@ state_is() {
         restarts 0 2 $place "${train[@]}"
         grep -Eq 'cmn-run: .* cannot be .*: Too many open files' run.err
     done
+    # After a move, too, it counts: the limit stays.
+    stand_in "$(event start 0@a -1 '')$(event stop 0@a 7 '')$(event leave 1@b 7 '')prlimit --pid \$PPID --nofile=5:1024; exit 143"
+    restarts 75 1 -retries 1 -hosts a:2,b:3 "${train[@]}"
+    grep -Eq 'gone +b:3 was asked to end: continuing without it' cmn-run.log
 }
 
 @test "background jobs of a script that ends with exec cmn-run are left alone" {
@@ -496,7 +500,7 @@ END
 @test "a machine that may be there in a moment is waited for, whatever stands before what ssh says" {
     stand_in 'exit 0'
     says '[a:00066] plm:ssh: Warning: setpgid(69,69) failed\nWelcome to b\nssh: Could not resolve hostname b: Temporary failure in name resolution'
-    (wait_for 'the wait' grep -qs 'gone .*waiting .*(ssh: Could not resolve' cmn-run.log && rm says) 3>&- &
+    (wait_for 'the wait' grep -qs 'gone .*(ssh: Could not resolve.*waiting' cmn-run.log && rm says) 3>&- &
     restarts 0 1 -hosts a:2,b:3 -wait 60 "${train[@]}"
     # One that starts lets nobody in for a while.
     stand_in "echo 'root@b: Permission denied (publickey).' >says; $lost" 'exit 0'
@@ -541,7 +545,7 @@ END
     echo b >machines
     restarts 1 0 -hosts a:2,b:3 "${train[@]}"
     [[ $(wc -l <run.err) -eq 1 ]]
-    grep -q '^cmn-run: b:3 does not answer (no route to b): at the first start .* -wait SECONDS$' run.err
+    grep -q '^cmn-run: b:3 cannot be used (no route to b): at the first start .* -wait SECONDS$' run.err
     # However many there are.
     many=$(printf 'a-machine-with-a-name-that-is-longer-than-others-%d:1,' {1..100})
     restarts 0 1 -hosts "${many%,}" "${train[@]}"
@@ -572,7 +576,7 @@ END
     refused '-retries: an option of cmn-run stands before the command' -n 2 "${train[@]}" -retries 3
     SLURM_RESTART_COUNT=1 refused '-clear in a job that Slurm has requeued .SLURM_RESTART_COUNT=1. would throw away' -n 2 "${train[@]}" -clear
     refused '--dry-run: an option of cmn-run stands before the command' nice ./darknet-gpu cmn check --dry-run
-    refused "-mpi: the quote ' is not closed" -n 2 -mpi "-x A='b c" "${train[@]}"
+    refused "-mpi -x A='b c: a quote is not closed" -n 2 -mpi "-x A='b c" "${train[@]}"
     refused "-mpi '-n ...': cmn-run itself tells mpiexec: give it -n" -n 2 -mpi '--bind-to none -n 3' "${train[@]}"
     refused "-mpi '--np ...': cmn-run itself tells mpiexec: give it -hosts" -mpi '--np 3' -hosts a:2 "${train[@]}"
     refused "-mpi '-app ...': cmn-run itself tells mpiexec" -n 2 -mpi '--mca a -n -x -np -app file' "${train[@]}"
@@ -580,7 +584,7 @@ END
     refused '-retry: no such option; cmn-run -help lists them' -n 2 -retry 2 "${train[@]}"
     refused '-retries: K is missing' -n 2 -retries
     refused '-n 0: write a number from 1' -n 0 "${train[@]}"
-    refused '8: no option; cmn-run -help lists them' -n 2 8 "${train[@]}"
+    refused '8: no program of this name in PATH' -n 2 8 "${train[@]}"
     refused "--oversubscribe: no such option; .*, and those of mpiexec go into -mpi" -n 2 --oversubscribe -- darknet classifier train x.data x.cfg -cmn
     refused '-hosts a:2,-oProxy:1: write NAME:RANKS' -hosts a:2,-oProxy:1 "${train[@]}"
     refused '-hosts a:0: write NAME:RANKS' -hosts a:0 "${train[@]}"
@@ -623,7 +627,7 @@ prints() {
     several='--mca oob_tcp_keepalive_time 5 --mca oob_tcp_keepalive_intvl 1 --mca oob_tcp_keepalive_probes 5'
     prints "mpiexec $always -n 1 darknet cmn check" -- darknet cmn check
     grep -qx 'cmn-run: 1 rank, as this machine has so many cores (-n N: another number)' run.err
-    prints "mpiexec $always -n 1 darknet cmn check" -np 1 darknet cmn check
+    prints "mpiexec $always -n 1 darknet cmn check" -n 1 darknet cmn check
     [[ ! -s run.err ]]
     prints "mpiexec --oversubscribe $always -n 2 darknet cmn check" -n 2 darknet cmn check
     grep -qx 'cmn-run: 2 ranks share the 1 core of this machine' run.err

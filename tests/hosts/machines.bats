@@ -86,7 +86,7 @@ no_failure() {
     await 'the mistake' grep -F ':2: say how many ranks node2 takes: slots=N' run.err
     printf 'node1 slots=1\nnode2 slots=2\nnode7 slots=1\n' >list
     await 'the second machine' runs_on node1:1,node2:2 2
-    event gone | grep 'node7:1 cannot be used: '
+    event gone | grep 'node7:1 cannot be used (.*): it will be asked again$'
     touch hangs # no process of the job outlives it, and the command that has found machines is none
     ends_as_undisturbed
     no_failure

@@ -134,7 +134,7 @@ alone() {
         bin/darknet "${train[@]}" -cmn_checkpoint 10 >run.log 2>&1 || status=$?
     cat run.log
     [[ $status -eq 1 ]]
-    grep -E '^cmn-run: node3:2 does not answer \(.*; Slurm has given this job node\[1-2\]\): ' run.log
+    grep -E '^cmn-run: node3:2 cannot be used \(.*; Slurm has given this job node\[1-2\]\): ' run.log
 }
 
 @test "restart.sbatch: a killed rank, then scontrol requeue: the same bits in the end" {

@@ -89,12 +89,12 @@ neither_starts() {
 }
 
 @test "a name that nobody knows; a machine that is down; one without sshd" {
-    other=nobody neither_starts 'Could not resolve hostname nobody' 'nobody(:2 does not answer|: there is no machine of this name)'
+    other=nobody neither_starts 'Could not resolve hostname nobody' 'nobody(:2 cannot be used|: there is no machine of this name)'
     cluster_run sh -c "grep -q node9 $SSH/hosts || echo 10.77.0.9 node9 >>$SSH/hosts"
     other=node9 neither_starts 'connect to host node9 port 22: No route to host' \
-        'node9:2 does not answer \(ssh: connect to host node9 port 22: No route to host\): at the first start .*-wait SECONDS$'
+        'node9:2 cannot be used \(ssh: connect to host node9 port 22: No route to host\): at the first start .*-wait SECONDS$'
     ssh_down node2
-    neither_starts 'connect to host node2 port 22: Connection refused' 'node2:2 does not answer \(ssh: .*Connection refused\): at the first start'
+    neither_starts 'connect to host node2 port 22: Connection refused' 'node2:2 cannot be used \(ssh: .*Connection refused\): at the first start'
 }
 
 @test "Open MPI is in another folder there" {
@@ -261,7 +261,7 @@ event() {
     ssh_down node2
     kill_there "^$DARKNET"
     await 'the wait' event gone
-    event gone | grep 'node2:2 .*waiting.*Connection refused'
+    event gone | grep 'node2:2 .*Connection refused.*waiting'
     ssh_up
     cluster_throttle 10gbit
     ends_well
@@ -276,7 +276,7 @@ event() {
     kill_there '(orted|prted) '
     cluster_throttle 10gbit
     ends_well
-    event gone | grep 'node2:2 .*without it.*Connection refused'
+    event gone | grep 'node2:2 .*Connection refused.*without it'
     [[ $(event start | tail -n 1) == *'-host node1:2 -n 2 '* ]]
     assert_close undisturbed.weights out/mlp.weights 1e-5
 }
