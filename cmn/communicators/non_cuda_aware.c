@@ -1,4 +1,4 @@
-/* non_cuda_aware: hierarchical on GPUs alone, for an MPI that cannot read the GPU's memory.
+/* non_cuda_aware: hierarchical, only on GPUs, for an MPI that cannot read the GPU's memory.
  *
  * Steps: those of hierarchical on the CPU, through the host (through_host.h).
  * Bytes: those of hierarchical, and 4n each way between a GPU and its host.

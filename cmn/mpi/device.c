@@ -25,7 +25,7 @@ int cmn_device_built(void)
 #include <cuda_runtime.h>
 
 /* What tells GPUs apart; their numbers may differ from process to process. A slice of a GPU (MIG) is
- * a GPU with a name of its own, but not for NCCL, which knows the place on the bus alone. */
+ * a GPU with a name of its own, but not for NCCL, which knows only the place on the bus. */
 struct identity {
     char uuid[16];
     int bus[3]; /* PCI: domain, bus, device */

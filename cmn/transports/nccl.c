@@ -1,5 +1,5 @@
 /* NCCL's communicator is a blocking one, whose calls queue an operation on the stream and return.
- * Nothing waits inside NCCL or CUDA but the start and the end of a communicator: the end of an
+ * Nothing waits inside NCCL or CUDA except the start and the end of a communicator: the end of an
  * operation is an event that is polled together with NCCL's state. A dead peer, or `cmn_timeout`
  * seconds without an end, abort the communicator and end the job. What waits inside of NCCL is
  * marked as a wait for other ranks, so the watchdog names who does not come. */

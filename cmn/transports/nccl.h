@@ -22,7 +22,7 @@ int cmn_nccl_open(void **self, const struct cmn_group *group);
 /* Collective. Closes the transport; NULL is allowed. */
 void cmn_nccl_close(void *self);
 
-/* Collective, in the same order on all ranks, not blocking, but for the first operation. Sums n
+/* Collective, in the same order on all ranks, not blocking, except for the first operation. Sums n
  * floats at `data` over the group, in place. This rank's addend is complete once the GPU has done
  * the work that Darknet has queued so far; the transport owns the floats until cmn_nccl_end(). They
  * are sent as `type`. Before a cast to 16 bits they are divided by `divisor`, the number of images
@@ -49,7 +49,7 @@ void cmn_nccl_order(void *self);
  * begun or gathered is done, and calls idle(idler), if it is not NULL, while it waits. */
 void cmn_nccl_end(void *self, void (*idle)(void *self), void *idler);
 
-/* Collective, in the same order on all ranks, not blocking, but for the first operation. Gathers n
+/* Collective, in the same order on all ranks, not blocking, except for the first operation. Gathers n
  * floats from each rank's `from` to `to`, in the order of the ranks. It runs on the GPU after the
  * work that Darknet has queued so far, and before the work that Darknet queues next. */
 void cmn_nccl_gather(void *self, float *to, const float *from, size_t n);
