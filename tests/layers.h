@@ -49,7 +49,7 @@ static inline layer *last(const struct rig *r)
 
 static inline void open_rig(struct rig *r, const char *name, const char *keys, const char *cfg)
 {
-    char text[2048];
+    char text[4096];
 
     memset(r, 0, sizeof *r);
     r->name = name;

@@ -118,6 +118,7 @@ struct cmn_tree_view {
     /* It does what the name of its type says, and nothing more, and has a gradient. */
     int usual;
     float alpha, beta; /* a shortcut's factors of the layer before it and of the other one */
+    int samples;       /* a shortcut adds every k-th pixel of a larger image */
     int leaves_biases; /* its biases have no gradient on the CPU */
 };
 struct cmn_tree_view cmn_tree_view(const layer *l);

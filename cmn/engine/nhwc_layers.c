@@ -151,6 +151,30 @@ static int joins_equal_sizes(const network *net, const layer *route)
     return equal && channels == route->out_c;
 }
 
+static int has_size_of(const layer *l, const layer *other)
+{
+    return other->outputs == l->outputs && other->out_c == l->out_c;
+}
+
+/* Returns how many pixels of the larger one of two sides belong to one of the other, or 0 if that is no
+ * whole number. */
+static int pixels_for_each(int a, int b)
+{
+    int large = a > b ? a : b, small = a > b ? b : a;
+
+    return large % small ? 0 : large / small;
+}
+
+/* Returns whether a shortcut adds images of which one has less channels, or less pixels. */
+static int joins_sizes(const layer *l, const layer *other, const struct cmn_tree_view *view)
+{
+    int rows = pixels_for_each(l->out_h, other->out_h);
+
+    return view->alpha == 1 && view->beta == 1 && (rows == 1 || view->samples) && rows > 0 &&
+           rows == pixels_for_each(l->out_w, other->out_w) &&
+           (l->out_h > other->out_h) == (l->out_w > other->out_w);
+}
+
 /* Returns whether this file can compute a layer if its images are kept where it needs that. */
 static int can_compute(const network *net, int i)
 {
@@ -169,7 +193,9 @@ static int can_compute(const network *net, int i)
                (by_openblas(l, plan.in_bf16) || (cmn_convolution_knows(&view.convolution, &all) &&
                                                  cmn_convolution_knows(&view.convolution, &in)));
     case SHORTCUT:
-        return slope_of(l) >= 0 && other->outputs == l->outputs && other->out_c == l->out_c;
+        return slope_of(l) >= 0 && (has_size_of(l, other) || joins_sizes(l, other, &view));
+    case AVGPOOL:
+        return l->h == l->w;
     case UPSAMPLE:
         return !l->reverse;
     case MAXPOOL:
@@ -563,6 +589,20 @@ static struct cmn_windows upsampling_of(const layer *l)
                                 .stride_x = l->stride};
 }
 
+/* The whole image is one window. */
+static struct cmn_windows averaging_of(const layer *l)
+{
+    return (struct cmn_windows){.images = l->batch,
+                                .channels = l->c,
+                                .height = l->h,
+                                .width = l->w,
+                                .out_height = 1,
+                                .out_width = 1,
+                                .size = l->w,
+                                .stride_y = l->h,
+                                .stride_x = l->w};
+}
+
 /* Gives a factor of this layer's gradient to the layer `to`, whose output has the same size. */
 static void give_delta(const struct cmn_tree_pass *p, int to, float factor, const void *delta)
 {
@@ -574,6 +614,76 @@ static void give_delta(const struct cmn_tree_pass *p, int to, float factor, cons
     } else {
         plan.images->add(values_of(l), factor, delta, 0, delta, 1, into);
     }
+}
+
+/* Adds the channels that both images have, of the pixels that both have: of the larger image these are
+ * every k-th one of each row and column. */
+static void add_common(const layer *from, const void *x, const layer *to, void *y)
+{
+    int rows = from->out_h < to->out_h ? from->out_h : to->out_h;
+    int columns = from->out_w < to->out_w ? from->out_w : to->out_w;
+
+    if (from->out_h == to->out_h) {
+        plan.images->copy(pixels_of(to).pixels, x, from->out_c, y, to->out_c, 1);
+        return;
+    }
+    for (int i = 0; i < to->batch * rows * columns; i++) {
+        int image = i / (rows * columns), row = i / columns % rows, column = i % columns;
+        size_t at[2];
+        for (int k = 0; k < 2; k++) {
+            const layer *l = k ? to : from;
+            int line = (image * l->out_h + row * (l->out_h / rows)) * l->out_w;
+            at[k] = (size_t)(line + column * (l->out_w / columns)) * (size_t)l->out_c;
+        }
+        plan.images->copy(1, value_of(x, at[0]), from->out_c, value_of(y, at[1]), to->out_c, 1);
+    }
+}
+
+static void forward_shortcut(const layer *l, const struct cmn_tree_pass *p)
+{
+    const layer *other = &p->layers[l->index];
+    struct cmn_tree_view view = cmn_tree_view(l);
+    size_t n = values_of(l);
+
+    if (has_size_of(l, other)) {
+        plan.images->add(n, view.alpha, p->input, view.beta, other->output, slope_of(l), l->output);
+        return;
+    }
+    plan.images->add(n, 1, p->input, 0, p->input, 1, l->output);
+    add_common(other, other->output, l, l->output);
+    plan.images->add(n, 1, l->output, 0, l->output, slope_of(l), l->output);
+}
+
+static void backward_shortcut(const layer *l, const struct cmn_tree_pass *p)
+{
+    const layer *other = &p->layers[l->index];
+    struct cmn_tree_view view = cmn_tree_view(l);
+    void *delta = delta_of(p, p->index);
+
+    plan.images->activation_deltas(values_of(l), l->output, slope_of(l), delta);
+    give_delta(p, p->index - 1, view.alpha, delta);
+    if (has_size_of(l, other)) {
+        give_delta(p, l->index, view.beta, delta);
+    } else {
+        add_common(l, delta, other, delta_of(p, l->index));
+    }
+}
+
+static void backward_average(const layer *l, const struct cmn_tree_pass *p)
+{
+    const layer *before = &p->layers[p->index - 1];
+    struct cmn_windows w = averaging_of(l);
+    float scale = 1 / (float)(l->h * l->w);
+    const void *delta = delta_of(p, p->index);
+    void *room;
+
+    if (!adds_to(p->index - 1)) {
+        plan.images->spread(&w, scale, delta, p->delta);
+        return;
+    }
+    room = take(&image_room, values_of(before) * plan.images->bytes);
+    plan.images->spread(&w, scale, delta, room);
+    plan.images->add(values_of(before), 1, room, 1, p->delta, 1, p->delta);
 }
 
 static void forward_route(const layer *l, const struct cmn_tree_pass *p)
@@ -612,7 +722,6 @@ static int forward(const layer *l, const struct cmn_tree_pass *p)
 {
     const void *input = p->input;
     void *output = l->output;
-    struct cmn_tree_view view = cmn_tree_view(l);
     struct cmn_windows w;
 
     follow_sizes();
@@ -634,9 +743,12 @@ static int forward(const layer *l, const struct cmn_tree_pass *p)
         w = upsampling_of(l);
         plan.images->spread(&w, l->scale, input, output);
         break;
+    case AVGPOOL:
+        w = averaging_of(l);
+        plan.images->spread_deltas(&w, 1 / (float)(l->h * l->w), input, 0, output);
+        break;
     case SHORTCUT:
-        plan.images->add(values_of(l), view.alpha, input, view.beta, p->layers[l->index].output,
-                         slope_of(l), output);
+        forward_shortcut(l, p);
         break;
     case ROUTE:
         forward_route(l, p);
@@ -650,7 +762,6 @@ static int forward(const layer *l, const struct cmn_tree_pass *p)
 
 static int backward(const layer *l, const struct cmn_tree_pass *p)
 {
-    struct cmn_tree_view view = cmn_tree_view(l);
     void *delta, *to = p->delta;
     struct cmn_windows w;
 
@@ -673,11 +784,11 @@ static int backward(const layer *l, const struct cmn_tree_pass *p)
         w = upsampling_of(l);
         plan.images->spread_deltas(&w, l->scale, delta, adds_to(p->index - 1), to);
         break;
+    case AVGPOOL:
+        backward_average(l, p);
+        break;
     case SHORTCUT:
-        delta = delta_of(p, p->index);
-        plan.images->activation_deltas(values_of(l), l->output, slope_of(l), delta);
-        give_delta(p, p->index - 1, view.alpha, delta);
-        give_delta(p, l->index, view.beta, delta);
+        backward_shortcut(l, p);
         break;
     case ROUTE:
         backward_route(l, p);

@@ -161,6 +161,7 @@ struct cmn_tree_view cmn_tree_view(const layer *l)
         .usual = l->delta != NULL && !l->binary && !l->xnor,
         .alpha = l->alpha,
         .beta = l->beta,
+        .samples = 1,
     };
 }
 

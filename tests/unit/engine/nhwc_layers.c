@@ -30,11 +30,17 @@ static const struct {
     {"c16.3 dense dense_normal connected", "0110"},
     {"c16.3 c16.3 shortcut c16.3 weighted l3.1", "111110"},
     {"c16.3 shortcut_of_itself l3.1", "110"},
-    {"c16.3 c8.3 shortcut l3.1", "0000"},
+    {"c16.3 c8.3 shortcut l3.1", "1110"}, /* one has more channels */
+    {"c8.3 c16.3 shortcut shortcut l3.1", "11110"},
+#ifndef NETWORKS_BY_VALUE /* AlexeyAB's shortcuts take no heed of rows and columns */
+    {"c16.3 pool c24.3 shortcut_of_third c8.3 l3.1", "111110"},
+    {"c16.3 pool c24.3 upsample shortcut_of_third l3.1", "111110"},
+#endif
+    {"c16.3 c16.3 shortcut avgpool l3.1", "11110"},
     {"c16.3 c9.3 route_two c24.3 route_back c24.3 route_third l9.1", "11111110"},
     {"c16.3 pool c16.3 upsample route_far pool c5.1 route_sizes l9.1", "111111110"},
     {"c64.14 dropout l64.1 dropout route_all l64.1", "111110"},
-    {"c16.3 c16.3 avgpool route_back l3.3", "10000"},
+    {"c16.3 c16.3 avgpool route_back l3.3", "11110"}, /* what is averaged has another reader */
     {"c16.3 e16.3 l3.3", "000"},
     {"c32.3 g32.3 l3.3", "110"},
     {"c16.3 c8.3 route_back l5.3", "1110"}, /* layer 1 is read by none */
@@ -61,6 +67,7 @@ static const struct {
     {"upsample", "[upsample]\nstride=2\nscale=2\n"},
     {"dropout", "[dropout]\nprobability=.5\n"},
     {"avgpool", "[avgpool]\n"},
+    {"shortcut_of_third", "[shortcut]\nfrom=-3\nactivation=relu\n"},
 };
 
 static void add_layer(char *cfg, const char *word, int normal)
@@ -288,11 +295,12 @@ static void make_whole(struct rig *r)
     fill_with_whole(r->pull, r->outputs, 2 / 3.F);
 }
 
-/* Returns what may be apart of a tensor's size. elu and batch
- * normalisation make fractions of whole numbers. */
+/* Returns what may be apart of a tensor's size. elu, averages and batch normalisation make fractions of
+ * whole numbers. */
 static double most_of(int normal, const char *net)
 {
-    if (!normal && !strstr(net, " e16") && !strstr(net, "dense_normal")) {
+    if (!normal && !strstr(net, " e16") && !strstr(net, "dense_normal") &&
+        !strstr(net, "avgpool")) {
         return 0;
     }
     return !in_bf16 ? 1e-4 : normal ? 0.25 : 0.1;
