@@ -114,19 +114,37 @@ no_gpu() {
     diff <("$gpu" cmn list -md) <("$DARKNET" cmn list -md)
 }
 
-@test "NCCL 2.14, which cannot be told of memory, is enough" {
+@test "NCCL 2.14 is enough to compile with" {
     for version in 21400 22809; do
-        for file in "$REPO"/cmn/transports/nccl*.c; do
-            # shellcheck disable=SC2046  # flags of MPI
-            gcc -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -DGPU -DCMN_NCCL -DNCCL_VERSION_CODE=$version -isystem "$REPO/tests/gpu/fake" \
-                -I"$REPO/cmn" $(mpicc --showme:compile) -c "$file" -o "$(basename "$file" .c)-$version.o"
-        done
+        # shellcheck disable=SC2046  # flags of MPI
+        gcc -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -DGPU -DCMN_NCCL -DNCCL_VERSION_CODE=$version -isystem "$REPO/tests/gpu/fake" \
+            -I"$REPO/cmn" $(mpicc --showme:compile) -c "$REPO/cmn/transports/nccl.c" -o nccl-$version.o
     done
-    nm ./*-21400.o >symbols
-    grep -q ncclAllReduce symbols
-    run -1 grep -E 'ncclMemAlloc|ncclCommRegister' symbols
-    # An older library at run time lacks them.
-    [[ $(nm nccl_memory-22809.o | grep -cE '^ +w nccl(MemAlloc|MemFree|CommRegister|CommDeregister)$') -eq 4 ]]
+}
+
+@test "the real NCCL and cuDNN have the numbers, words and descriptors that the module counts on" {
+    need_build
+    [[ $(cat "$BATS_FILE_TMPDIR/parts") == *CUDNN=1*NCCL=1* ]] || skip 'cuDNN or NCCL is not installed'
+    made=$(dirname "$gpu")/../cuda.mk
+    libraries=$(sed -n 's/^CUDA_LIBS := //p' "$made")
+    # shellcheck disable=SC2046,SC2086  # flags
+    gcc -std=c11 -Wall -Wextra -Werror $(sed -n 's/^CUDA_CFLAGS := //p' "$made") "$REPO/tests/gpu/real/libraries.c" -o libraries \
+        $libraries $(grep -o -- '-L[^ ]*' <<<"$libraries" | sed 's/^-L/-Wl,-rpath,/')
+    run -0 ./libraries
+    [[ $output == 'NCCL '*', cuDNN '* ]]
+}
+
+# 65536 registers and 48 KiB of shared memory for blocks of 256 threads: two blocks at least find room on each multiprocessor.
+@test "each kernel of the module keeps its numbers in registers, of which there are enough" {
+    need_build
+    made=$(dirname "$gpu")/../cuda.mk
+    # shellcheck disable=SC2046  # flags
+    $(sed -n 's/^NVCC := //p' "$made") $(sed -n 's/^CUDA_ARCH := //p' "$made") -O2 -I"$REPO/cmn" -Xptxas -v -c "$REPO/cmn/mpi/kernels.cu" -o kernels.o 2>said
+    cat said
+    [[ $(grep -c 'Used [0-9]* registers' said) -ge 15 ]]
+    run -1 grep -E '[1-9][0-9]* bytes spill' said
+    sed -nE 's/.*Used ([0-9]+) registers.*/\1/p' said | awk '$1 > 128 { exit 1 }'
+    sed -nE 's/.* ([0-9]+) bytes smem.*/\1/p' said | awk '$1 > 24576 { exit 1 }'
 }
 
 @test "a build for the CPU says what GPUs need" {
