@@ -154,9 +154,8 @@ change() {
             mv hosts.new hosts
             ;;
         3) [[ -z $pid ]] || cluster_run kill -KILL "$pid" ;;
-        4) [[ -z $pid ]] || cluster_run kill -STOP "$pid" ;;
-        5) # where there is another machine
-            [[ -z $pid || $(event start | tail -n 1) != *-host\ *,* ]] || cluster_run kill -TERM "$pid"
+        4 | 5) # where there is another rank, which notices, and another machine
+            [[ -z $pid || $(event start | tail -n 1) != *-host\ *,* ]] || cluster_run kill "$([[ $((RANDOM % 2)) -eq 0 ]] && echo -STOP || echo -TERM)" "$pid"
             ;;
         6)
             cluster_run ip -n "$node" link set eth0 down
