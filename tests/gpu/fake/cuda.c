@@ -459,6 +459,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
 
     memset(properties, 0, sizeof *properties);
     properties->uuid.bytes[15] = (char)(fake.hardware + device);
+    properties->pciDomainID = 0x7fff; /* no machine has one: its NUMA nodes say nothing here */
     properties->pciBusID = fake_bus(device);
     properties->multiProcessorCount = 132;
     properties->major = capability ? atoi(capability) : 6;
