@@ -288,6 +288,13 @@ size_t cmn_batch_loaded(int images, float **input, int inputs, float **truth, in
  * micro-batch it is; else 0. */
 void cmn_takes_batch(struct network *net, size_t number);
 
+/* Local, blocking. A loss that the host computes calls it: work(self, first, end, sums) has to do with
+ * the images [first, end), and writes n sums (at most 8). With -cmn on a GPU, where the host's cores
+ * have nothing else to do, the images are divided among threads; otherwise there is one call for
+ * all. `sums` gets the sums over all calls, in the order of the images. */
+void cmn_share_images(int images, void (*work)(void *self, int first, int end, float *sums),
+                      void *self, float *sums, int n);
+
 /* Local, not blocking. Where a forward pass on a GPU copies something to the host: whether n floats
  * of the GPU's come to `host`, and their sum to *sum, without a wait, before the micro-batch ends.
  * Where sum is NULL nobody reads them in a training, and they stay on the GPU. 0 without -cmn, and

@@ -1,7 +1,9 @@
 /* The calls of cmn.h from Darknet's parser, loaders, trainers and layers. */
 #include "cmn.h"
 
+#include <cblas.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -406,6 +408,55 @@ void cmn_takes_batch(struct network *net, size_t number)
 {
     if (trains_on_gpu(net)) {
         cmn_gpu_batch_take(number);
+    }
+}
+
+enum { SHARES = 64, SUMS = 8 };
+
+/* A thread's part of the images. */
+struct share {
+    void (*work)(void *self, int first, int end, float *sums);
+    void *self;
+    int first, end, is_thread;
+    float sums[SUMS];
+    pthread_t thread;
+};
+
+static void *work_on_share(void *of)
+{
+    struct share *s = of;
+
+    s->work(s->self, s->first, s->end, s->sums);
+    return NULL;
+}
+
+void cmn_share_images(int images, void (*work)(void *self, int first, int end, float *sums),
+                      void *self, float *sums, int n)
+{
+    int on_gpu = cmn_job.on && cmn_job.topology.device >= 0;
+    int shares = on_gpu ? openblas_get_num_threads() : 1;
+    struct share share[SHARES];
+
+    shares = shares > images ? images : shares > SHARES ? SHARES : shares;
+    for (int i = shares - 1; i >= 0; i--) {
+        struct share *s = &share[i];
+        *s = (struct share){.work = work,
+                            .self = self,
+                            .first = images * i / shares,
+                            .end = images * (i + 1) / shares};
+        s->is_thread = i > 0 && !pthread_create(&s->thread, NULL, work_on_share, s);
+        if (!s->is_thread) {
+            work_on_share(s);
+        }
+    }
+    memset(sums, 0, (size_t)n * sizeof *sums);
+    for (int i = 0; i < shares; i++) {
+        if (share[i].is_thread) {
+            pthread_join(share[i].thread, NULL);
+        }
+        for (int k = 0; k < n; k++) {
+            sums[k] += share[i].sums[k];
+        }
     }
 }
 

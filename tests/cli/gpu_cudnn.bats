@@ -170,6 +170,15 @@ trained() {
         [[ -f cpu.weights ]] || cp out/yolo_final.weights cpu.weights
         assert_close cpu.weights out/yolo_final.weights 1e-5
     done
+    # The loss of three images by one thread, and by three.
+    sed s/subdivisions=6/subdivisions=2/ yolo.cfg >three.cfg
+    for threads in 1 3; do
+        rm -rf out
+        OPENBLAS_NUM_THREADS=$threads darknet_on 1 detector train data.data three.cfg -cmn -cmn_seed 7 >train.log 2>&1
+        mv out/three_final.weights "threads-$threads.weights"
+    done
+    cmp threads-1.weights threads-3.weights
+    assert_close cpu.weights threads-1.weights 1e-5
     export FAKE_CAPABILITY=8
     for ranks in 1 2; do
         rm -rf out
