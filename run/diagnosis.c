@@ -225,10 +225,12 @@ static int is_crash(int signal_number)
            signal_number == SIGILL || signal_number == SIGABRT;
 }
 
-/* Returns whether the ranks have ended to continue on other machines. */
-static int have_saved(const struct cmn_observed *o)
+/* Returns whether the ranks have ended to continue on other machines. A rank that is too young to
+ * know the signal dies of it, and loses nothing. */
+static int have_left(const struct cmn_observed *o)
 {
-    return (o->moves || o->leaving[0]) && o->stop_heard && !o->fatal[0];
+    return ((o->moves || o->leaving[0]) && o->stop_heard && !o->fatal[0]) ||
+           (o->moves && o->signal == SIGUSR1) || (o->signal == SIGTERM && o->host[0]);
 }
 
 static int is_stop_request(int signal_number)
@@ -374,8 +376,8 @@ struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int 
         return wrong(o, d);
     } else if (o->hung && !o->error) {
         return failed(o, d);
-    } else if (have_saved(o) || is_stop_request(o->signal ? o->signal : signal_number)) {
-        d.outcome = have_saved(o) ? CMN_MOVES : CMN_STOPPED;
+    } else if (have_left(o) || is_stop_request(o->signal ? o->signal : signal_number)) {
+        d.outcome = have_left(o) ? CMN_MOVES : CMN_STOPPED;
         snprintf(d.what, sizeof d.what, "the job was asked to stop by a signal (status %d)",
                  d.status);
     } else if (o->start_timeout && !o->signal && !o->daemon_lost) {

@@ -133,11 +133,12 @@ static int can_move(const struct run *r)
 static void leave(struct run *r, const struct cmn_observed *o, struct cmn_diagnosis *d)
 {
     struct cmn_hosts *hosts = &r->options.hosts;
-    char *rest = strdupa(o->leaving), *name;
+    char list[sizeof o->leaving + sizeof o->host + 1], *rest = list, *name;
 
     if (d->outcome != CMN_MOVES) {
         return;
     }
+    snprintf(list, sizeof list, "%s %s", o->leaving, o->signal == SIGTERM ? o->host : "");
     while ((name = strsep(&rest, " "))) {
         struct cmn_host *h = name[0] ? cmn_hosts_find(hosts, name) : NULL;
         if (h) {

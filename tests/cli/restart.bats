@@ -522,6 +522,22 @@ END
     restarts 0 2 -n 2 "${train[@]}"
 }
 
+@test "a rank that is too young to know a signal dies of it: for a machine that is to be left, and for a move, that is no failure" {
+    dies_of() { echo "echo \"mpiexec noticed that process rank 1 with PID 7 on node $1 exited on signal $2 (of it).\" >&2; exit $((128 + $2))"; }
+    stand_in "$(dies_of b 15)" 'exit 0'
+    restarts 0 2 -hosts a:2,b:3 "${train[@]}"
+    [[ $(<words-2) == *' -host a:2 -n 2 '* ]]
+    grep -Eq 'gone +b:3 was asked to end: continuing without it' cmn-run.log
+    run -1 grep -E ' (failure|pause) ' cmn-run.log
+    stand_in "$(dies_of a 15)"
+    restarts 143 1 -hosts a:2 "${train[@]}"
+    printf '%s slots=2\n' a b >hostfile
+    stand_in "$(event start 0@a -1 '')$(event training 0@a 5 'x 5')trap '$(dies_of a 10)' USR1; echo 'a slots=2' >hostfile; while :; do sleep 0.1; done" 'exit 0'
+    restarts 0 2 -hostfile hostfile -interval 1 "${train[@]}"
+    [[ $(<words-2) == *' -host a:2 -n 2 '* ]]
+    run -1 grep -E ' (failure|pause) ' cmn-run.log
+}
+
 @test "machines that are gone are left out, or waited for, and come back" {
     stand_in "echo b >machines; $lost" "$(from 5): >machines; $lost" 'exit 0'
     restarts 0 3 -hosts a:2,b:3 -mpi '--mca  odls_base_sigkill_timeout 2' "${train[@]}"
