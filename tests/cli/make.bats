@@ -185,9 +185,9 @@ readers() {
 @test "the installed library can be linked by pkg-config" {
     command -v pkg-config >/dev/null || skip 'pkg-config is not installed'
     prefix=$(in_tree mktemp -d "${TMPDIR:-/tmp}/cmn-prefix-XXXXXX")
-    in_tree make install PREFIX="$prefix" >/dev/null
+    in_tree make install PREFIX="$prefix" LIBDIR=lib/any >/dev/null
     printf '%s\n' '#include <darknet.h>' '#include <cmn.h>' 'int main(void) { return cmn_size() - 1; }' | in_tree tee "$prefix/use.c" >/dev/null
-    export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
+    export PKG_CONFIG_PATH=$prefix/lib/any/pkgconfig
     # shellcheck disable=SC2046
     in_tree gcc -o "$prefix/use" "$prefix/use.c" $(pkg-config --cflags --libs cmn)
     in_tree "$prefix/use"
