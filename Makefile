@@ -155,7 +155,7 @@ LIBS = -Wl,--start-group $(B)/libcmn.a $(B)/libdarknet.a -Wl,--end-group $(LIB_L
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all man reference deps deps-check darknet-source install uninstall clean distclean help FORCE
+.PHONY: all man reference deps deps-check darknet-source install uninstall dist clean distclean help FORCE
 
 all: $(if $(SAN),$(B)/bin/darknet $(B)/bin/cmn-run,bin/darknet$(SUFFIX)$(if $(filter 1,$(GPU)),-gpu) bin/cmn-run) ## Build bin/darknet (the default)
 
@@ -180,6 +180,14 @@ install: all man $(B)/completion $(B)/cmn.pc ## Install below PREFIX=/usr/local 
 
 uninstall: ## Remove exactly what install put below PREFIX
 	@setup/place.sh uninstall '$(DESTDIR)' '$(PREFIX)'
+
+# Only what is committed; obtain.sh looks for its archive in darknet/ first.
+DIST := darknet-cmn-$(VERSION)
+dist: ## Pack the last commit, with Darknet's source, into build/darknet-cmn-VERSION.tar.gz
+	$(Q)env -u DARKNET_TREE darknet/obtain.sh --pristine build/dist
+	$(Q). darknet/UPSTREAM && git archive -o build/$(DIST).tar.gz --prefix=$(DIST)/darknet/ --add-file="build/upstream/$$ORIG" \
+	    --prefix=$(DIST)/ HEAD
+	$(say) DIST build/$(DIST).tar.gz
 
 clean: ## Remove what was built (build/, bin/)
 	rm -rf build bin
