@@ -185,8 +185,10 @@ uninstall: ## Remove exactly what install put below PREFIX
 DIST := darknet-cmn-$(VERSION)
 dist: ## Pack the last commit, with Darknet's source, into build/darknet-cmn-VERSION.tar.gz
 	$(Q)env -u DARKNET_TREE darknet/obtain.sh --pristine build/dist
+	$(Q)printf '%s\n\n  * CHANGELOG.md says what is new.\n\n' 'darknet-cmn ($(VERSION)-1) unstable; urgency=medium' >build/dist/changelog
+	$(Q)echo " -- $$(sed -n 's/^Maintainer: //p' debian/control)  $$(git log -1 --format=%aD)" >>build/dist/changelog
 	$(Q). darknet/UPSTREAM && git archive -o build/$(DIST).tar.gz --prefix=$(DIST)/darknet/ --add-file="build/upstream/$$ORIG" \
-	    --prefix=$(DIST)/ HEAD
+	    --prefix=$(DIST)/debian/ --add-file=build/dist/changelog --prefix=$(DIST)/ HEAD
 	$(say) DIST build/$(DIST).tar.gz
 
 clean: ## Remove what was built (build/, bin/)
