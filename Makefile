@@ -8,7 +8,7 @@
 # GPU=1 (bin/darknet-gpu, a build of its own; docs/use/gpu.md), and with it CUDNN=1, NCCL=1, ARCH=80,90, CUDA_HOME=dir or NVCC=program;
 # over AlexeyAB's tree CUDNN_HALF=1, too.
 
-VERSION := 0.1.0
+VERSION := 1.0.0
 
 ifeq ($(origin CC),default)
 CC := gcc

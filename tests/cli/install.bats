@@ -36,6 +36,10 @@ setup() {
     [[ -f build/darknet/src/gemm.c && ! -e used ]]
 }
 
+@test "the first section of CHANGELOG.md is about this version" {
+    [[ $(grep -m 1 '^## ' "$REPO/CHANGELOG.md") == "## $version" ]]
+}
+
 @test "debian/control has what setup/packages names for the build, but for what every build has" {
     needed=$(awk '$2 ~ /^(build|tensorboard|onednn)(,|$)/ && $1 !~ /^(gcc|make|libc6-dev|patch|xz-utils)$/ { print " " $1 "," }' "$REPO/setup/packages")
     [[ $(wc -l <<<"$needed") -gt 9 ]]
