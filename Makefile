@@ -1,14 +1,14 @@
 # darknet-cmn: everything a person runs. `make help` lists it.
 #
 # Knobs: V=1 (show commands), SAN=address,undefined or SAN=thread (instrumented build of its own), DARKNET_TREE=dir (an existing
-# Darknet source tree or clone), DARKNET_TARBALL=file, MNIST_DIR=dir (idx files already there), NP=ranks, PREFIX, DESTDIR, CC,
-# MPICC, MPIEXEC, CFLAGS, LDFLAGS, PKG_CONFIG_PATH (docs/start/install.md).
+# Darknet source tree or clone), DARKNET_TARBALL=file, MNIST_DIR=dir (idx files already there), NP=ranks, PREFIX, LIBDIR=lib below it,
+# DESTDIR, CC, MPICC, MPIEXEC, CFLAGS, LDFLAGS, PKG_CONFIG_PATH (docs/start/install.md).
 # DARKNET_TREE=AlexeyAB's tree: bin/darknet-alexeyab, and with it OPENCV=1, AVX=1, GEMM=own (docs/use/alexeyab.md).
 # ONEDNN=0: without oneDNN, which computes convolutions where it is installed; ONEDNN=1: not without (docs/start/install.md).
 # GPU=1 (bin/darknet-gpu, a build of its own; docs/use/gpu.md), and with it CUDNN=1, NCCL=1, ARCH=80,90, CUDA_HOME=dir or NVCC=program;
 # over AlexeyAB's tree CUDNN_HALF=1, too.
 
-VERSION := 0.1.0
+VERSION := 1.0.0
 
 ifeq ($(origin CC),default)
 CC := gcc
@@ -16,6 +16,7 @@ endif
 MPICC   ?= mpicc
 PREFIX  ?= /usr/local
 DESTDIR ?=
+LIBDIR  := lib
 NP      ?= 2
 SAN     ?=
 
@@ -154,7 +155,7 @@ LIBS = -Wl,--start-group $(B)/libcmn.a $(B)/libdarknet.a -Wl,--end-group $(LIB_L
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all man reference deps deps-check darknet-source install uninstall clean distclean help FORCE
+.PHONY: all man reference deps deps-check darknet-source install uninstall dist clean distclean help FORCE
 
 all: $(if $(SAN),$(B)/bin/darknet $(B)/bin/cmn-run,bin/darknet$(SUFFIX)$(if $(filter 1,$(GPU)),-gpu) bin/cmn-run) ## Build bin/darknet (the default)
 
@@ -175,10 +176,20 @@ reference: $(B)/bin/darknet $(B)/bin/cmn-run ## Write the tables of keys, comman
 	@setup/reference.sh tables '$(B)/bin' docs/reference/keys.md docs/reference/numbers.md docs/reference/commands.md docs/use/cmn-run.md
 
 install: all man $(B)/completion $(B)/cmn.pc ## Install below PREFIX=/usr/local (DESTDIR= for packagers)
-	@setup/place.sh install '$(DESTDIR)' '$(PREFIX)' '$(B)' '$(DK)'
+	@setup/place.sh install '$(DESTDIR)' '$(PREFIX)' '$(B)' '$(DK)' '$(LIBDIR)'
 
 uninstall: ## Remove exactly what install put below PREFIX
 	@setup/place.sh uninstall '$(DESTDIR)' '$(PREFIX)'
+
+# Only what is committed; obtain.sh looks for its archive in darknet/ first.
+DIST := darknet-cmn-$(VERSION)
+dist: ## Pack the last commit, with Darknet's source, into build/darknet-cmn-VERSION.tar.gz
+	$(Q)env -u DARKNET_TREE darknet/obtain.sh --pristine build/dist
+	$(Q)printf '%s\n\n  * CHANGELOG.md says what is new.\n\n' 'darknet-cmn ($(VERSION)-1) unstable; urgency=medium' >build/dist/changelog
+	$(Q)echo " -- $$(sed -n 's/^Maintainer: //p' debian/control)  $$(git log -1 --format=%aD)" >>build/dist/changelog
+	$(Q). darknet/UPSTREAM && git archive -o build/$(DIST).tar.gz --prefix=$(DIST)/darknet/ --add-file="build/upstream/$$ORIG" \
+	    --prefix=$(DIST)/debian/ --add-file=build/dist/changelog --prefix=$(DIST)/ HEAD
+	$(say) DIST build/$(DIST).tar.gz
 
 clean: ## Remove what was built (build/, bin/)
 	rm -rf build bin
@@ -280,7 +291,7 @@ $(B)/completion: setup/completion.bash setup/reference.sh $(B)/bin/darknet $(B)/
 
 # Always anew: PREFIX may differ from the last installation.
 $(B)/cmn.pc: FORCE | deps-check
-	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include/darknet-cmn' '' \
+	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/$(LIBDIR)' 'includedir=$${prefix}/include/darknet-cmn' '' \
 	    'Name: cmn' 'Description: Distributed training for Darknet' 'Version: $(VERSION)' \
 	    'Libs: -L$${libdir} -Wl,--start-group -lcmn -ldarknet -Wl,--end-group $(LIB_LIBS) $(MPI_LIBS) $(strip $(CUDA_LIBS) $(DK_LIBS) -lm) -pthread' \
 	    'Cflags: -I$${includedir} $(strip $(GPU_FLAGS) $(CUDA_CFLAGS) $(LIB_CFLAGS) $(MPI_CFLAGS))' >$@

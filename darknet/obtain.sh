@@ -4,8 +4,9 @@
 # the new folder DEST. FOLDER, patches/pjreddie by default, holds the patches and
 # the file `series` with their order.
 # It comes from DARKNET_TREE=dir, a pristine tree or a git clone; or from Debian's
-# tarball: DARKNET_TARBALL=file, build/upstream/ or, once, the machine's own package
-# archive; or, where there is no apt-get, from Darknet's own repository.
+# tarball: DARKNET_TARBALL=file, this folder, where `make dist` puts it,
+# build/upstream/ or, once, the machine's own package archive; or, where there is
+# no apt-get, from Darknet's own repository.
 set -euo pipefail
 export LC_ALL=C
 
@@ -178,6 +179,9 @@ main() {
     new=$dest.new
     rm -rf "$new"
     mkdir -p "$new" || die "cannot create $new"
+    if [ -z "${DARKNET_TREE:-}${DARKNET_TARBALL:-}" ] && [ -f "$here/$ORIG" ]; then
+        DARKNET_TARBALL=$here/$ORIG
+    fi
     if [ -z "${DARKNET_TREE:-}${DARKNET_TARBALL:-}" ] && ! is_orig "$cache/$ORIG" && ! command -v apt-get >/dev/null; then
         clone
     fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# place.sh install DESTDIR PREFIX BUILD DARKNET: copies the programs, libraries, headers, cfgs, man pages and completion below
+# place.sh install DESTDIR PREFIX BUILD DARKNET LIBDIR: copies the programs, libraries, headers, cfgs, man pages and completion below
 # DESTDIR/PREFIX, and writes down every file.
 # place.sh uninstall DESTDIR PREFIX: removes exactly the files that were written down, then the folders left empty.
 set -euo pipefail
@@ -20,13 +20,13 @@ place() {
 }
 
 install_all() {
-    local build=$1 darknet=$2 file
+    local build=$1 darknet=$2 lib=$3 file
     placed=()
     place 755 "$build/bin/darknet" bin/darknet
     place 755 "$build/bin/cmn-run" bin/cmn-run
-    place 644 "$build/libcmn.a" lib/libcmn.a
-    place 644 "$build/libdarknet.a" lib/libdarknet.a
-    place 644 "$build/cmn.pc" lib/pkgconfig/cmn.pc
+    place 644 "$build/libcmn.a" "$lib/libcmn.a"
+    place 644 "$build/libdarknet.a" "$lib/libdarknet.a"
+    place 644 "$build/cmn.pc" "$lib/pkgconfig/cmn.pc"
     place 644 cmn/cmn.h include/darknet-cmn/cmn.h
     place 644 "$darknet/include/darknet.h" include/darknet-cmn/darknet.h
     for file in cfg/*; do
@@ -72,11 +72,11 @@ uninstall_all() {
     echo "removed from $root"
 }
 
-mode=${1:?usage: place.sh install|uninstall DESTDIR PREFIX [BUILD DARKNET]}
+mode=${1:?usage: place.sh install|uninstall DESTDIR PREFIX [BUILD DARKNET LIBDIR]}
 root=$2$3
 manifest=share/darknet-cmn/installed
 case $mode in
-    install) install_all "$4" "$5" ;;
+    install) install_all "$4" "$5" "$6" ;;
     uninstall) uninstall_all ;;
     *) echo "place.sh: no mode '$mode'" >&2; exit 2 ;;
 esac

@@ -48,6 +48,16 @@ wait_for() {
     return 1
 }
 
+# copy_sources FOLDER: the project's files as they lie there, and the archive of Darknet's source.
+copy_sources() {
+    mkdir -p "$1/build"
+    (cd "$REPO" && { git ls-files -z -co --exclude-standard -- ':!data' ':!results' 2>/dev/null ||
+        find . \( -path ./build -o -path ./bin -o -path ./data -o -path ./results \) -prune -o -type f -print0; } |
+        while IFS= read -r -d '' file; do [[ ! -f $file ]] || printf '%s\0' "$file"; done |
+        tar --null -T - -cf -) | tar -C "$1" -xf -
+    [[ ! -d $REPO/build/upstream ]] || cp -r "$REPO/build/upstream" "$1/build/"
+}
+
 # small_data TRAIN VALID: small.data in the current folder, with lists of that many images of MNIST. Lines are
 # relative paths, as in people's own lists. Skips the test when MNIST is not there.
 small_data() {

@@ -8,11 +8,8 @@ setup_file() {
     # Not below build/: an ordinary user must reach it.
     where=$(mktemp -d "${TMPDIR:-/tmp}/cmn make.XXXXXX")
     tree="$where/a b"
-    mkdir -p "$tree/build" "$where/home"
-    (cd "$REPO" && { git ls-files -z -co --exclude-standard -- ':!data' ':!results' 2>/dev/null || find . -type f -print0; } |
-        while IFS= read -r -d '' file; do [[ ! -f $file ]] || printf '%s\0' "$file"; done |
-        tar --null -T - -cf -) | tar -C "$tree" -xf -
-    [[ ! -d $REPO/build/upstream ]] || cp -r "$REPO/build/upstream" "$tree/build/"
+    mkdir "$where/home"
+    copy_sources "$tree"
     as_user=()
     if [[ $(id -u) -eq 0 ]] && command -v setpriv >/dev/null; then
         chmod 755 "$where"
@@ -145,7 +142,7 @@ readers() {
 
 @test "make help names every target with one line" {
     run -0 in_tree make help
-    for target in all man reference demo test test-quick test-on soak mnist bench bench-link bench-slow-link bench-accuracy bench-large-batch bench-batch-norm deps demo-detection check-patches install uninstall clean help; do
+    for target in all man reference dist demo test test-quick test-on soak mnist bench bench-link bench-slow-link bench-accuracy bench-large-batch bench-batch-norm deps demo-detection check-patches install uninstall clean help; do
         [[ $(grep -cE "^ *make $target +[^ ]" <<<"$output") -eq 1 ]]
     done
 }
@@ -185,9 +182,9 @@ readers() {
 @test "the installed library can be linked by pkg-config" {
     command -v pkg-config >/dev/null || skip 'pkg-config is not installed'
     prefix=$(in_tree mktemp -d "${TMPDIR:-/tmp}/cmn-prefix-XXXXXX")
-    in_tree make install PREFIX="$prefix" >/dev/null
+    in_tree make install PREFIX="$prefix" LIBDIR=lib/any >/dev/null
     printf '%s\n' '#include <darknet.h>' '#include <cmn.h>' 'int main(void) { return cmn_size() - 1; }' | in_tree tee "$prefix/use.c" >/dev/null
-    export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
+    export PKG_CONFIG_PATH=$prefix/lib/any/pkgconfig
     # shellcheck disable=SC2046
     in_tree gcc -o "$prefix/use" "$prefix/use.c" $(pkg-config --cflags --libs cmn)
     in_tree "$prefix/use"
