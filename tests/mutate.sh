@@ -63,16 +63,18 @@ draw() {
                 add("condition", at, end - at + 1, "(!" substr(line, at, end - at + 1) ")")
         }
         # Without `free` nothing is computed differently.
-        function calls(    from, at, end, i) {
+        function calls(    from, at, end, i, first, second, blank) {
             for (from = 1; match(substr(code, from), /[A-Za-z_0-9]+\(/); from = at + 1) {
                 at = from + RSTART + RLENGTH - 2
                 if (substr(code, 1, at) ~ /sizeof\($/ || !(end = closing(at))) continue
                 if (substr(code, 1, at) ~ /^ +(\(void\))?[A-Za-z_0-9]+\($/ && substr(code, end) == ");" && code !~ /^ +free\(/)
                     add("call", 1, length(line), ";")
                 cut[0] = at; cut[cuts + 1] = end
-                for (i = 1; i <= cuts; i++)
-                    add("arguments", cut[i - 1] + 1, cut[i + 1] - cut[i - 1] - 1, \
-                        substr(line, cut[i] + 1, cut[i + 1] - cut[i] - 1) ", " substr(line, cut[i - 1] + 1, cut[i] - cut[i - 1] - 1))
+                for (i = 1; i <= cuts; i++) {
+                    first = substr(line, cut[i - 1] + 1, cut[i] - cut[i - 1] - 1); blank = sub(/^ /, "", first) ? " " : ""
+                    second = substr(line, cut[i] + 1, cut[i + 1] - cut[i] - 1); sub(/^ /, "", second)
+                    add("arguments", cut[i - 1] + 1, cut[i + 1] - cut[i - 1] - 1, blank second ", " first)
+                }
             }
         }
         BEGIN { hidden = sprintf("%999s", ""); gsub(/ /, "#", hidden) }
@@ -103,7 +105,10 @@ names() {
 # built TARGET...: below build/cpu/ of the copy.
 built() { make -C "$copy" -s "${@/#/build/cpu/}" >"$scratch/made" 2>&1; }
 # built_tests: those in tests, and with TIERS what they run.
-built_tests() { tests=("${tests[@]/#/tests/}") && built "${tests[@]%-[23]}" ${TIERS:+bin/darknet bin/cmn-run}; }
+built_tests() {
+    local -a programs=("${tests[@]/#/tests/}")
+    built "${programs[@]%-[23]}" ${TIERS:+bin/darknet bin/cmn-run}
+}
 # code FILE: of the copy, compiled, without what debuggers read.
 code() { built "${1%.c}.o" && objcopy --strip-debug "$copy/build/cpu/${1%.c}.o" "$scratch/$2.o"; }
 
@@ -123,14 +128,12 @@ passes() {
 # judge FILE: sets verdict and why for the broken file in the copy.
 judge() {
     local name
-    local -a tests
     verdict='no compile' why=''
     code "$1" broken || return 0
     verdict=same
     ! cmp -s "$scratch/broken.o" "$scratch/whole.o" || return 0
     verdict=killed why='by the linker'
-    names "$1"
-    (built_tests) || return 0
+    built_tests || return 0
     for name in "${tests[@]}" $TIERS; do
         passes "$name" "${limit[$name]}" || return 0
     done
@@ -144,21 +147,17 @@ git ls-files -z | xargs -0 cp -a --parents -t "$copy"
 cp -a build/cpu build/darknet build/*.list "$copy/build"
 [[ ! -d data ]] || ln -s "$PWD/data" "$copy/data"
 
-# With unbroken code each test passes, and shows how long it takes.
 declare -A limit=() count=()
-while read -r file; do
+while IFS=$'\t' read -r file line kind text; do
+    # With unbroken code each test passes, and shows how long it takes.
     names "$file"
-    (built_tests) || { cat "$scratch/made"; exit 1; }
     for name in "${tests[@]}" $TIERS; do
         [[ -z ${limit[$name]:-} ]] || continue
+        built_tests || { cat "$scratch/made"; exit 1; }
         began=$SECONDS
         passes "$name" 600 || { echo "with unbroken code: failed $why"; exit 1; }
         limit[$name]=$((4 * (SECONDS - began) + 20))
     done
-done < <(cut -f 1 "$scratch/mutants")
-echo "${#limit[@]} tests pass in $SECONDS s with unbroken code; seed $SEED"
-
-while IFS=$'\t' read -r file line kind text; do
     code "$file" whole
     MUTANT=$text awk -v at="$line" '{ print NR == at ? ENVIRON["MUTANT"] : $0 }' "$file" >"$copy/$file"
     judge "$file"
