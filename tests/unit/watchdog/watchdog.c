@@ -57,14 +57,14 @@ static void a_stopped_rank_is_named(void **state)
     waits(3, LIMIT - 300);
     all[2].silent = LIMIT;
     all[2].state = CMN_RANK_STOPPED;
-    all[2].layer = 3;
-    all[2].bucket = 2;
+    all[2].layer = 0;
+    all[2].bucket = 0;
     snprintf(all[2].phase, sizeof all[2].phase, "backward");
     assert_int_equal(diagnosis(), CMN_DIAGNOSED_UNRESPONSIVE);
     assert_string_equal(
         said, "nothing moved for 5 s (cmn_timeout): rank 2@b is stopped (SIGSTOP?) in: backward, "
-              "layer 3, "
-              "iteration 120, bucket 2; 3 other ranks wait for it in: the sum of the gradients");
+              "layer 0, "
+              "iteration 120, bucket 0; 3 other ranks wait for it in: the sum of the gradients");
 }
 
 /* Also when it waits itself: a stopped process does not know. */
