@@ -125,7 +125,6 @@ void cmn_backtrace_text(const char *prefix, char *text, size_t bytes)
             n = atomic_load(&frames);
         }
     }
-    text[0] = '\0';
     if (n <= OURS) {
         snprintf(text, bytes, "%sno stack: the main thread does not answer\n", prefix);
         return;

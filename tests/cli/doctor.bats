@@ -98,7 +98,7 @@ spoil() {
     grep -E '^  my.cfg:[0-9]+: this activation before \[yolo\]: it takes numbers of any sign: write activation=linear$' report.txt
     # The training says the same, and of names, too.
     sed -i 's/^max_batches=.*/max_batches=4/' my.cfg
-    printf '%s\n' ant '' bee cat >names.txt
+    printf '%s\n' ant '' bee cat '' >names.txt
     echo 'images/turned.jpg  ' >train.list
     darknet_on 2 detector train my.data my.cfg -cmn >train.log 2>&1
     grep -F "$line. 'darknet cmn doctor' lists all such images" train.log

@@ -208,9 +208,10 @@ static const char old[] =
 
 static void replaces_the_old_file_when_complete(void **state)
 {
-    static const char *const layers[] = {"convolutional", "softmax"};
-    struct cmn_event e[] = {event(CMN_SPAN_BACKWARD, 1, 1500, 1000000),
-                            event(CMN_SPAN_LOAD, -1, 900, 990)};
+    static const char *const layers[] = {"convolutional", "softmax", "none"};
+    struct cmn_event e[] = {
+        event(CMN_SPAN_BACKWARD, 1, 1500, 1000000), event(CMN_SPAN_LOAD, -1, 900, 990),
+        event(CMN_SPAN_FORWARD, 0, 1000, 2000), event(CMN_SPAN_FORWARD, 2, 2000, 3000)};
     const struct cmn_trace_rank rank = {
         .rank = 7, .node = 1, .host = "a\"b\\c\n", .clock = {5, -0.25, 12e-6}, .events = COUNT(e)};
     struct cmn_trace_file f;
@@ -232,6 +233,8 @@ static void replaces_the_old_file_when_complete(void **state)
     check_contains(text, "{\"name\":\"backward 1 "
                          "softmax\",\"cat\":\"backward\",\"ph\":\"X\",\"ts\":0.500,\"dur\":998.499,"
                          "\"pid\":8,\"tid\":1,\"args\":{\"layer\":1}}");
+    check_contains(text, "\"forward 0 convolutional\"");
+    check_contains(text, "\"forward 2\"");
     check_contains(
         text,
         "\"load\",\"cat\":\"load\",\"ph\":\"X\",\"ts\":0.000,\"dur\":0.000,\"pid\":8,\"tid\":1}");

@@ -23,9 +23,11 @@ static network *net;
 static char *cfg;
 static cJSON *real; /* what the checkpoint says of the training */
 
-static const char text[] = "[net]\nbatch=2\nheight=8\nwidth=8\nchannels=1\nmax_batches=9\n"
-                           "[convolutional]\nfilters=2\nsize=3\npad=1\nbatch_normalize=1\n"
-                           "[connected]\noutput=2\n[softmax]\n";
+/* So many layers that the list of tensors grows twice. */
+#define LAYER "[convolutional]\nfilters=2\nsize=3\npad=1\nbatch_normalize=1\n"
+#define SIX(layers) layers layers layers layers layers layers
+static const char text[] = "[net]\nbatch=2\nheight=8\nwidth=8\nchannels=1\nmax_batches=9\n" SIX(
+    SIX(LAYER)) "[connected]\noutput=2\n[softmax]\n";
 
 /* A training with a checkpoint before its first step, which it then could resume from. */
 extern const struct cmn_extension cmn_checkpoint_extension;
@@ -239,6 +241,7 @@ static void each_tensor_holds_what_a_training_writes(void **state)
 
     (void)state;
     cmn_contents_list(c, 1);
+    assert_in_range(c->items, 257, c->room);
     floats[0] = item("0.weights");
     floats[1] = item("weight_updates");
     floats[2] = item("common");

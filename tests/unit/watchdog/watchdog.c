@@ -57,14 +57,14 @@ static void a_stopped_rank_is_named(void **state)
     waits(3, LIMIT - 300);
     all[2].silent = LIMIT;
     all[2].state = CMN_RANK_STOPPED;
-    all[2].layer = 3;
-    all[2].bucket = 2;
+    all[2].layer = 0;
+    all[2].bucket = 0;
     snprintf(all[2].phase, sizeof all[2].phase, "backward");
     assert_int_equal(diagnosis(), CMN_DIAGNOSED_UNRESPONSIVE);
     assert_string_equal(
         said, "nothing moved for 5 s (cmn_timeout): rank 2@b is stopped (SIGSTOP?) in: backward, "
-              "layer 3, "
-              "iteration 120, bucket 2; 3 other ranks wait for it in: the sum of the gradients");
+              "layer 0, "
+              "iteration 120, bucket 0; 3 other ranks wait for it in: the sum of the gradients");
 }
 
 /* Also when it waits itself: a stopped process does not know. */
@@ -183,6 +183,47 @@ static void a_host_is_named_once(void **state)
                                  "ranks are stopped, or have ended"));
 }
 
+#define CUT " does not answer: the host is dead, or the link to it is cut"
+
+/* The first ranks of one host, and how the line about them ends. Of those that are alive all but
+ * the last stay behind in the end of MPI. */
+static const struct {
+    enum cmn_rank_state state;
+    int n;
+    const char *end;
+} named[] = {
+    {CMN_RANK_UNREACHABLE, 1, ": a (rank 0)" CUT},
+    {CMN_RANK_UNREACHABLE, 4, ": a (rank 0, 1, 2, 3)" CUT},
+    {CMN_RANK_UNREACHABLE, 5, ": a (rank 0, 1, 2, 3, … 5 in all)" CUT},
+    {CMN_RANK_DEAD, 4, "; rank 3@a has died in: x, iteration 120"},
+    {CMN_RANK_DEAD, 6, "; rank 3@a has died in: x, iteration 120; and 2 more"},
+    {CMN_RANK_ALIVE, 5, ", rank 3@a do not"},
+    {CMN_RANK_ALIVE, 6, ", rank 3@a, … do not"},
+};
+
+static void four_ranks_are_named(void **state)
+{
+    struct cmn_rank_status seen[6];
+
+    (void)state;
+    for (size_t k = 0; k < COUNT(named); k++) {
+        int alive = named[k].state == CMN_RANK_ALIVE;
+        for (int i = 0; i < named[k].n; i++) {
+            seen[i] = all[0];
+            seen[i].rank = i;
+            seen[i].state = named[k].state;
+            seen[i].silent = alive ? 0 : LIMIT;
+            seen[i].waiting = alive;
+            seen[i].stalled = LIMIT + 1000;
+            seen[i].ended = alive && i == named[k].n - 1;
+            snprintf(seen[i].phase, sizeof seen[i].phase, "%s", alive ? CMN_STATUS_END : "x");
+        }
+        assert_true(cmn_diagnose(seen, named[k].n, LIMIT, said, sizeof said));
+        assert_true(strlen(said) > strlen(named[k].end));
+        assert_string_equal(said + strlen(said) - strlen(named[k].end), named[k].end);
+    }
+}
+
 static void of_unknown_ranks_nothing_is_said(void **state)
 {
     (void)state;
@@ -273,6 +314,7 @@ int main(void)
         cmocka_unit_test_setup(a_rank_that_stays_behind_in_the_end_of_mpi_is_named, moving),
         cmocka_unit_test_setup(a_debugger_and_an_end_are_no_fault, moving),
         cmocka_unit_test_setup(a_host_is_named_once, moving),
+        cmocka_unit_test_setup(four_ranks_are_named, moving),
         cmocka_unit_test_setup(of_unknown_ranks_nothing_is_said, moving),
         cmocka_unit_test_setup(a_line_is_long_enough, moving),
         cmocka_unit_test(the_main_thread_tells_its_stack_at_any_time),
