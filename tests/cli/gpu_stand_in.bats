@@ -362,7 +362,8 @@ waits() {
     for row in 'pure_nccl |pure_nccl' 'non_cuda_aware |non_cuda_aware'; do
         few=$(by "${row#*|}" waits 10 subdivisions=1)
         more=$(by "${row#*|}" waits 20 subdivisions=1)
-        awk -v few="$few" '{ split(few, a); print ($1 - a[1]) / 10, ($2 - a[2]) / 10, ($3 - a[3]) / 10, ($4 - a[4]) / 10, ($5 - a[5]) / 10 }' \
+        # A loader that is late at the start or the end asks once more, or less.
+        awk -v few="$few" '{ split(few, a); for (i = 1; i <= 5; i++) printf "%.0f%s", ($i - a[i]) / 10, i < 5 ? " " : "\n" }' \
             <<<"$more" >seen
         sed -n "s/^| ${row%%|*}| \([0-9]\)/\1/p" "$REPO/tests/gpu/README.md" | tr -d '|' | xargs >said
         diff said seen
