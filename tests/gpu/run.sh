@@ -312,7 +312,7 @@ training() {
 # gradients that a kernel that spins makes late. Where streams do not wait for one another they must fail.
 exchanges() {
     local name
-    for name in transports/nccl communicators/communicators communicators/overlap; do
+    for name in transports/nccl communicators/exchange; do
         exchange_program "$name" "${1:-2}"
     done
 }
@@ -336,10 +336,10 @@ exchanges_of_four() {
 
 broken_exchanges() {
     local tests=${GPU_TEST_PROGRAMS:-$(dirname "$DARKNET")/../tests/gpu}
-    if [[ ! -x $tests/communicators/overlap || -n $why_not ]]; then
+    if [[ ! -x $tests/communicators/exchange || -n $why_not ]]; then
         report 'the tests see a stream that does not wait' "skip ${why_not:-they are not built: make gpu-tests}"
     elif CMOCKA_MESSAGE_OUTPUT=TAP GPU_TEST_BREAK=wait timeout --kill-after=5 "$GPU_TEST_LIMIT" "${mpiexec[@]}" -n 2 "${wrapper[@]}" \
-        "$tests/communicators/overlap" >log 2>&1 || ! grep -q '^not ok [0-9]* - the_bits_of_one_exchange' log; then
+        "$tests/communicators/exchange" >log 2>&1 || ! grep -q '^not ok [0-9]* - same_bits' log; then
         report 'the tests see a stream that does not wait' "they do not" log
     else
         report 'the tests see a stream that does not wait' ok
@@ -375,10 +375,9 @@ several_ranks() {
     done
 }
 
-# Sums through the host, as cmn_compress says, which are held against the CPU's.
+# Trainings whose sums go through the host, as cmn_compress says, held against the CPU's.
 messages() {
     local name
-    exchange_program communicators/through_host 2
     sed 's/=64/=16/; s/^max_batches=.*/max_batches=10/' wide.cfg >small.cfg
     for name in bf16 powersgd:2 powersgd; do
         if ! train 2 small -nogpu -cmn_communicator flat -cmn_compress "$name"; then

@@ -100,6 +100,45 @@ static void operations(void **state)
     fail_on_all_ranks();
 }
 
+/* Many sums of growing length, in all types; and again after the end. */
+static void many_sums(void **state)
+{
+    enum { SUMS = 100, ROOM = SUMS * (SUMS - 1) / 2 };
+    struct nccl_test t;
+    struct gpu_block b;
+
+    (void)state;
+    all_well();
+    open_group(&t, &top, top.world, "world");
+    make_block(&b, ROOM + 1);
+    for (int round = 0; round < 2; round++) {
+        size_t at = 0;
+        fill_block(&b, -1);
+        cmn_nccl_end(t.self, NULL, NULL);
+        cmn_nccl_begin(t.self, b.data, 0, CMN_FP32, 0);
+        for (size_t i = 0; i < SUMS; at += i++) {
+            float small[SUMS];
+            for (size_t k = 0; k < i; k++) {
+                small[k] = (float)((int)((at + k) % 7) - 3) * (float)(t.rank + 1);
+            }
+            fake_later(b.data + at, small, i);
+            cmn_nccl_begin(t.self, b.data + at, i, (enum cmn_dtype)(i % 3), 1);
+        }
+        cmn_nccl_end(t.self, NULL, NULL);
+        read_block(&b, "many sums");
+        for (size_t i = 0; i < ROOM; i++) {
+            float want = (float)((int)(i % 7) - 3) * (float)(t.size * (t.size + 1) / 2);
+            CHECK_SAYING(b.host[i] == want, "at %zu: %g, not %g", i, (double)b.host[i],
+                         (double)want);
+        }
+        CHECK_SAYING(b.host[ROOM] == 0, "%s", "what was not begun changed");
+    }
+    cmn_nccl_close(t.self);
+    free_block(&b);
+    CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
+    fail_on_all_ranks();
+}
+
 /* What a failed operation says; the communicator is aborted, once. Where that hangs, nobody may wait
  * for the GPU any more. */
 static void must_fail(struct nccl_test *t, int lost, const char *const says[], int n)
@@ -272,6 +311,7 @@ static int group(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(choice),
         cmocka_unit_test(operations),
+        cmocka_unit_test(many_sums),
         cmocka_unit_test(nccl_reports_an_error),
         cmocka_unit_test(cuda_reports_an_error),
         cmocka_unit_test(nothing_comes),
