@@ -164,36 +164,6 @@ static void flat(void **state)
     fail_on_all_ranks();
 }
 
-/* Darknet has been asked to add to the gradients, and the exchange must come after that. */
-static void sum(void **state)
-{
-    const struct cmn_communicator *c;
-    const char *why;
-    float fresh[W], ranks = (float)(top.size * (top.size + 1) / 2);
-    void *self = NULL;
-
-    (void)state;
-    set_up();
-    c = cmn_communicator_choose(&top, &options, &why);
-    CHECK_SAYING(c && c->open(&self, c, &top, &options) == 0, "%s", cmn_reason());
-    for (int i = 0; i < W; i++) {
-        fresh[i] = 100.0F * (float)(top.rank + 1);
-    }
-    fake_later(net->layers[0].weight_updates_gpu, fresh, W);
-    g.metrics[CMN_LOSS] = (float)(top.rank + 1);
-    g.metrics[CMN_IMAGES] = 8;
-    cmn_gradient_exchange_sum(&g, c, self);
-    CHECK(g.metrics[CMN_LOSS] == ranks && g.metrics[CMN_IMAGES] == 8.0F * (float)top.size);
-    check_device(net->layers[0].weight_updates_gpu, W, 100.0F * ranks, "sum");
-    check_device(net->layers[2].bias_updates_gpu, OUT, 42.5F * (float)top.size + ranks,
-                 "sum of bias_updates");
-    check_device(net->layers[2].weights_gpu, IN * OUT, 40.5F + (float)top.rank, "weights");
-    c->close(self);
-    cmn_gradients_close(&g);
-    free_net();
-    fail_on_all_ranks();
-}
-
 static int polls, poll_fails;
 
 static void count_poll(void *self)
@@ -522,11 +492,15 @@ static void sends(void **state)
 static int group(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(flat),        cmocka_unit_test(sum),
-        cmocka_unit_test(moves_on),    cmocka_unit_test(replicas),
-        cmocka_unit_test(without_gpu), cmocka_unit_test(failures),
-        cmocka_unit_test(which_gpus),  cmocka_unit_test(nonfinite_gradients),
-        cmocka_unit_test(updates),     cmocka_unit_test(every_stream),
+        cmocka_unit_test(flat),
+        cmocka_unit_test(moves_on),
+        cmocka_unit_test(replicas),
+        cmocka_unit_test(without_gpu),
+        cmocka_unit_test(failures),
+        cmocka_unit_test(which_gpus),
+        cmocka_unit_test(nonfinite_gradients),
+        cmocka_unit_test(updates),
+        cmocka_unit_test(every_stream),
         cmocka_unit_test(sends),
     };
 
