@@ -239,19 +239,6 @@ cpu_goes_on() {
     [[ $output == *'[crop] on a GPU takes images of 3 channels'* ]]
 }
 
-@test "16 bits train about as well" {
-    smooth_cfg >conv.cfg
-    train_on 2 conv.cfg
-    keep conv fp32
-    for type in fp16 bf16; do
-        train_on 2 conv.cfg -cmn_compress $type
-        grep -q ", $type, overlap to be measured, batch" train.log
-        keep conv "$type"
-        assert_close fp32.weights "$type.weights" 2e-2
-        run -1 cmp -s fp32.weights "$type.weights"
-    done
-}
-
 # Three parts of the block: what is exchanged together is never less than 1 MiB (cmn/transports/nccl.h).
 wide_cfg() {
     net_section batch=8 max_batches=5 subdivisions=2 "$@"
@@ -380,19 +367,6 @@ waits() {
     done
     [[ $(wc -l <eval.rows) -eq 3 ]]
     cmp on_cpu.rows eval.rows
-}
-
-@test "training goes on from a file, on GPU and CPU alike" {
-    smooth_cfg max_batches=10 >half.cfg
-    smooth_cfg max_batches=20 momentum=0 >conv.cfg
-    train_on 2 half.cfg
-    keep half half
-    train_on 2 conv.cfg half.weights
-    [[ $(seen out/conv.weights) -eq 2400 ]]
-    keep conv gpu
-    on_cpu train_on 2 conv.cfg half.weights
-    keep conv cpu
-    assert_close cpu.weights gpu.weights 1e-5
 }
 
 # A loss that is a number, and gradients that are none: the first layer's weights are as small as the second's are large, and so is what
