@@ -272,7 +272,8 @@ static void same_bits(void **state)
 {
     (void)state;
     for (int kind = CMN_COMPRESS_OFF; kind <= CMN_COMPRESS_POWERSGD; kind++) {
-        for (int intra = 0; intra < 2; intra++) {
+        /* Ranks that share a real GPU take turns: two of them show what the host does. */
+        for (int intra = 0; intra < (STAND_IN || top.size <= 2 || !kind ? 2 : 1); intra++) {
             all_well();
             options.compress = kind;
             options.compress_rank = 5;

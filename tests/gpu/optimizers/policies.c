@@ -137,70 +137,13 @@ static void as_cpu(void **state)
     each_way(as_cpu_one);
 }
 
-/* What a checkpoint keeps: state, and momentum that it names as gradients. */
-static void hand_over(struct side *from, struct side *to)
-{
-    struct cmn_momentum_part a, b;
-    struct cmn_state x, y;
-
-    cmn_optimizer_pause(&from->s);
-    cmn_optimizer_pause(&to->s);
-    for (int i = 0; cmn_optimizer_state(&from->s, i, &x); i++) {
-        CHECK(cmn_optimizer_state(&to->s, i, &y) && x.bytes == y.bytes);
-        memcpy(y.data, x.data, x.bytes);
-    }
-    if (cmn_optimizer_replicates(&from->s)) {
-        a = cmn_optimizer_momentum(&from->s);
-        b = cmn_optimizer_momentum(&to->s);
-        memcpy(b.data + b.first, a.data + a.first, a.n * sizeof *a.data);
-    }
-    cmn_optimizer_restored(&to->s);
-    for (int i = 0; i < from->g.tensors; i++) {
-        const struct cmn_tensor *t = &from->g.tensor[i];
-        if (t->kind == CMN_GRADIENT) {
-            memcpy(*to->g.tensor[i].weight, *t->weight, t->n * sizeof(float));
-            memcpy(*to->g.tensor[i].at, *t->at, t->n * sizeof(float));
-        }
-    }
-    cmn_gradients_pull(&from->g, CMN_MOMENT);
-    for (int i = 0; i < from->g.tensors; i++) {
-        const struct cmn_tensor *t = &from->g.tensor[i];
-        if (t->kind == CMN_MOMENT) {
-            memcpy(*to->g.tensor[i].at, *t->at, t->n * sizeof(float));
-        }
-    }
-    cmn_gradients_push(&to->g, CMN_MOMENT);
-    cmn_gradients_push(&to->g, CMN_WEIGHT);
-    if (to->s.policy->own_weights) {
-        cmn_gradients_push(&to->g, CMN_GRADIENT);
-    }
-}
-
 static void restarted(const char *way)
 {
     struct cmn_options o = options_of(way, 1);
-    struct side first, second;
-    size_t n;
-    float *want, *got;
 
     o.nonfinite = CMN_NONFINITE_STOP;
-    want = trained_on(way, 0, 1, &n);
     with_adam = has(way, "adam");
-    open_side(&first, place_of(way, 1), &o);
-    open_side(&second, place_of(way, 1), &o);
-    for (int i = 1; i <= UPDATES; i++) {
-        if (i == 5) {
-            hand_over(&first, &second);
-        }
-        step(i < 5 ? &first : &second, i);
-    }
-    got = weights(&second, &n);
-    CHECK_SAYING(!memcmp(want, got, n * sizeof *got), "%s: other bits after a restart", way);
-    free(want);
-    free(got);
-    MPI_Barrier(top.world);
-    close_side(&first);
-    close_side(&second);
+    restart(place_of(way, 1), &o, way, NULL);
     with_adam = 0;
 }
 
