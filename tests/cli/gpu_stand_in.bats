@@ -67,7 +67,7 @@ nvidia_smi() {
 
 @test "tests of the exchange fail where streams do not wait for one another" {
     # The sums, and who is named when none comes: NCCL's work then runs before Darknet's.
-    run -3 env GPU_TEST_BREAK=wait timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 2 "$BUILD/tests/gpu/transports/nccl"
+    run -4 env GPU_TEST_BREAK=wait timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 2 "$BUILD/tests/gpu/transports/nccl"
     echo "$output"
     [[ $output == *'allreduce of 1 floats, at 0: '* ]]
 }

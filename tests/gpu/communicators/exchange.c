@@ -250,7 +250,10 @@ static void try_all(const struct cmn_topology *place, const char *world)
 
     here.device = 0;
     for (int k = 0; (c = cmn_communicator_at(k)) && !failure[0]; k++) {
-        if (!c->sums || cmn_communicator_refuses(c, &here, &options)) {
+        by_nccl = !strcmp(c->name, "pure_nccl");
+        /* Through the host 16 bits are the same with each `intra`, and PowerSGD too. */
+        if (!c->sums || cmn_communicator_refuses(c, &here, &options) ||
+            (options.compress && !by_nccl && options.intra == CMN_INTRA_AUTO)) {
             continue;
         }
         tried += whole_world;
@@ -258,9 +261,10 @@ static void try_all(const struct cmn_topology *place, const char *world)
             try_net(c, place, world, lengths[i], 1);
         }
         try_net(c, place, world, whole_world ? 70001 : 4500, COUNT(forms));
-        by_nccl = !strcmp(c->name, "pure_nccl");
-        if (c->begin && options.intra == CMN_INTRA_AUTO && (plain || by_nccl)) {
-            try_net(c, place, world, by_nccl ? 600000 : 300000, 1); /* several parts and a rest */
+        /* Several parts and a rest. */
+        if (c->begin && options.intra == CMN_INTRA_AUTO &&
+            (whole_world ? plain || by_nccl : by_nccl && plain)) {
+            try_net(c, place, world, by_nccl ? 600000 : 300000, 1);
         }
         if (by_nccl && plain && whole_world && top.size < 3) {
             try_net(c, place, world, 5000000, 1); /* as many as there can be */

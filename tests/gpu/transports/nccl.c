@@ -32,8 +32,8 @@ static void try_sums(const struct nccl_test *t, size_t n)
     read_block(&b, "allreduce");
     for (size_t i = 0; i < n; i++) {
         float want = whole(i, 0) * (float)(t->size * (t->size + 1) / 2);
-        CHECK_SAYING(b.host[i] == want, "%zu floats, at %zu: %g, not %g", n, i, (double)b.host[i],
-                     (double)want);
+        CHECK_SAYING(b.host[i] == want, "allreduce of %zu floats, at %zu: %g, not %g", n, i,
+                     (double)b.host[i], (double)want);
     }
     free_block(&b);
 }
