@@ -53,7 +53,7 @@ copy_programs() {
     mkdir -p "$files/bin/tests"
     strip -o "$files/bin/darknet" "$build/bin/darknet"
     [[ -z $alexeyab ]] || strip -o "$files/bin/darknet-alexeyab" "$alexeyab/bin/darknet"
-    for program in transports/nccl communicators/communicators communicators/overlap communicators/through_host engine/gpu_convolution; do
+    for program in transports/nccl communicators/exchange engine/gpu_convolution; do
         mkdir -p "$files/bin/tests/${program%/*}"
         strip -o "$files/bin/tests/$program" "$build/tests/gpu/$program"
     done

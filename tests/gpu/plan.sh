@@ -21,7 +21,7 @@ libraries         5 libraries
 check            10 check
 cpu-and-gpu      15 gpu_test against_the_cpu
 two-ranks        15 gpu_test two_ranks
-late             50 gpu_test exchanges
+late             55 gpu_test exchanges
 broken           25 gpu_test broken_exchanges
 late-on-4       100 gpu_test exchanges_of_four
 overlap          20 gpu_test overlap
@@ -29,7 +29,7 @@ communicators    35 gpu_test several_ranks
 layers           37 gpu_test layers
 alexeyab         20 gpu_test alexeyab
 training         15 gpu_test training
-messages         15 gpu_test messages
+messages         10 gpu_test messages
 sanitizer        40 gpu_test sanitizer
 faults           20 gpu_test faults
 speed            75 gpu_test speed

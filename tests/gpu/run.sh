@@ -22,6 +22,13 @@ work=${GPU_TEST_TMP:-$(mktemp -d)}
 mkdir -p "$work"
 trap 'end_mps; [[ -n ${GPU_TEST_TMP:-} ]] || rm -rf "$work"' EXIT
 
+# The first of these programs that is there; fails where none is.
+first_of() {
+    local program
+    for program in "$@"; do command -v "$program" && return; done
+    return 1
+}
+
 # report WHAT RESULT [LOG]: RESULT is ok, "skip WHY", or what is wrong.
 report() {
     count=$((count + 1))
@@ -76,7 +83,11 @@ prepare() {
     ln -sfn "$root/data" data
     mkdir -p out
     head -n 2000 "$root/data/mnist/train.list" >train.list
+    { cat data/mnist/labels.txt; seq -f 'none-%.0f' 990; } >1000.labels
     printf '%s\n' classes=10 train=train.list valid=data/mnist/valid.list labels=data/mnist/labels.txt backup=out top=1 >small.data
+    sed 's/^classes.*/classes=1000/; s/^labels.*/labels=1000.labels/' small.data >labels-1000.data
+    printf '%s\n' classes=10 train=data/detection/train.list valid=data/detection/valid.list names=data/detection/digits.names backup=out >boxes-10.data
+    sed 's/^classes.*/classes=80/' boxes-10.data >boxes-80.data
     printf '%s\n' '[net]' batch=64 subdivisions=1 height=28 width=28 channels=1 min_crop=28 max_crop=28 angle=0 hue=0 saturation=1 \
         exposure=1 aspect=1 flip=0 threads=1 momentum=0.9 decay=0.0005 learning_rate=0.02 policy=constant max_batches=20 >net.part
     printf '%s\n' '[convolutional]' filters=6 size=5 stride=2 pad=1 activation=tanh \
@@ -203,12 +214,11 @@ mixed() {
 
 # yolo with images of another size each ten steps.
 detector() {
-    local command=(detector train detection.data)
+    local command=(detector train boxes-10.data)
     if [[ ! -f data/detection/train.list ]]; then
         report 'yolo' 'skip data/detection is missing: make detection'
         return
     fi
-    printf '%s\n' classes=10 train=data/detection/train.list valid=data/detection/valid.list names=data/detection/digits.names backup=out >detection.data
     sed -e 's/^random=.*/random=1/; s/^max_batches=.*/max_batches=11/; s/^batch=.*/batch=2/; s/^burn_in=.*//; s/^learning_rate=.*/learning_rate=1e-5/' "$root/cfg/digits_yolo.cfg" >yolo.cfg
     side_by_side yolo 1e-2
 }
@@ -217,10 +227,7 @@ detector() {
 # each, and a kernel of NCCL waits for that of another rank all its turn. Sets CUDA_MPS_PIPE_DIRECTORY where it is installed.
 start_mps() {
     local program
-    for program in nvidia-cuda-mps-control /usr/local/nvidia/bin/nvidia-cuda-mps-control; do
-        program=$(command -v "$program") && break
-    done
-    if [[ -z $program ]]; then
+    if ! program=$(first_of nvidia-cuda-mps-control /usr/local/nvidia/bin/nvidia-cuda-mps-control); then
         echo '# nvidia-cuda-mps-control is not installed: ranks of a GPU take turns'
         return
     fi
@@ -271,6 +278,11 @@ find_a_way_to_share() {
     why_not=$(grep -m 1 '^cmn\[' log || echo 'NCCL refuses several ranks on a GPU')
 }
 
+# NCCL, or what works without it.
+choose_by() {
+    by=(-cmn_communicator "$([[ -n $why_not ]] && echo non_cuda_aware || echo pure_nccl)")
+}
+
 # What an earlier run with this folder has found out, or why nothing is known.
 know_the_way() {
     if [[ -f way ]]; then
@@ -280,13 +292,11 @@ know_the_way() {
     elif ((gpus < 2)); then
         CMN_DEBUG_SHARE_GPUS=1 why_not='how NCCL shares a GPU is not known: two_ranks comes first'
     fi
+    choose_by
 }
 
 # What goes on around the steps.
 training() {
-    local by=(-cmn_communicator pure_nccl)
-    [[ -z $why_not ]] || by=(-cmn_communicator non_cuda_aware)
-    local -x CMN_DEBUG_INTRA=${why_not:+mpi}
     trains_as one-norm.weights 1e-2 'batch normalisation of all images, 2 ranks train as one' 2 norm "${by[@]}" -cmn_sync_bn 1
     sed 's/^subdivisions=.*/subdivisions=4/' conv.cfg >parts.cfg
     trains_as one-conv.weights 1e-4 '4 subdivisions train as one' 1 parts
@@ -312,7 +322,7 @@ training() {
 # gradients that a kernel that spins makes late. Where streams do not wait for one another they must fail.
 exchanges() {
     local name
-    for name in transports/nccl communicators/communicators communicators/overlap; do
+    for name in transports/nccl communicators/exchange; do
         exchange_program "$name" "${1:-2}"
     done
 }
@@ -336,10 +346,10 @@ exchanges_of_four() {
 
 broken_exchanges() {
     local tests=${GPU_TEST_PROGRAMS:-$(dirname "$DARKNET")/../tests/gpu}
-    if [[ ! -x $tests/communicators/overlap || -n $why_not ]]; then
+    if [[ ! -x $tests/communicators/exchange || -n $why_not ]]; then
         report 'the tests see a stream that does not wait' "skip ${why_not:-they are not built: make gpu-tests}"
     elif CMOCKA_MESSAGE_OUTPUT=TAP GPU_TEST_BREAK=wait timeout --kill-after=5 "$GPU_TEST_LIMIT" "${mpiexec[@]}" -n 2 "${wrapper[@]}" \
-        "$tests/communicators/overlap" >log 2>&1 || ! grep -q '^not ok [0-9]* - the_bits_of_one_exchange' log; then
+        "$tests/communicators/exchange" >log 2>&1 || ! grep -q '^not ok [0-9]* - same_bits' log; then
         report 'the tests see a stream that does not wait' "they do not" log
     else
         report 'the tests see a stream that does not wait' ok
@@ -347,38 +357,24 @@ broken_exchanges() {
 }
 
 several_ranks() {
-    local ranks name
-    local -x CMN_DEBUG_INTRA=''
-    for ranks in 2 4; do
-        for name in pure_nccl single_node hierarchical two_dimensional; do
-            if [[ -n $why_not ]]; then
-                report "$name, $ranks ranks" "skip $why_not"
-                continue
-            fi
-            trains_as one-conv.weights 1e-4 "$name, $ranks ranks train as one" "$ranks" conv -cmn_communicator "$name"
-        done
-        for name in non_cuda_aware flat; do
-            trains_as one-conv.weights 1e-4 "$name, $ranks ranks train as one" "$ranks" conv -cmn_communicator "$name"
-        done
-        CMN_DEBUG_INTRA=mpi
-        trains_as one-adam.weights 1e-3 "adam, $ranks ranks train as one" "$ranks" adam -cmn_communicator non_cuda_aware
-        trains_as one-norm.weights 1e-2 "batch normalisation of all images, $ranks ranks train as one" "$ranks" norm \
-            -cmn_communicator non_cuda_aware -cmn_sync_bn 1
-        CMN_DEBUG_INTRA=''
-    done
-    for name in fp16 bf16; do
-        if [[ -n $why_not ]]; then
-            report "pure_nccl, 2 ranks, $name" "skip $why_not"
-        else
-            trains_as one-conv.weights 2e-2 "pure_nccl, 2 ranks, $name" 2 conv -cmn_communicator pure_nccl -cmn_compress $name
+    local file limit ranks cfg keys
+    while read -r -u 3 file limit ranks cfg keys; do
+        if [[ -n $why_not && $keys =~ (pure_nccl|single_node) ]]; then
+            report "$cfg.cfg, $ranks ranks, $keys" "skip $why_not"
+            continue
         fi
-    done
+        # shellcheck disable=SC2086  # keys and their values
+        CMN_DEBUG_INTRA=$([[ $keys != non_cuda_aware* ]] || echo mpi) trains_as "one-$file.weights" "$limit" "$cfg.cfg, $ranks ranks train as one, $keys" "$ranks" "$cfg" -cmn_communicator $keys
+    done 3< <(for ranks in 2 4; do
+        printf "conv 1e-4 $ranks conv %s\n" pure_nccl single_node hierarchical two_dimensional non_cuda_aware flat
+        echo "adam 1e-3 $ranks adam non_cuda_aware"
+        echo "norm 1e-2 $ranks norm non_cuda_aware -cmn_sync_bn 1"
+    done; printf 'conv 2e-2 2 conv pure_nccl -cmn_compress %s\n' fp16 bf16)
 }
 
-# Sums through the host, as cmn_compress says, which are held against the CPU's.
+# Trainings whose sums go through the host, as cmn_compress says, held against the CPU's.
 messages() {
     local name
-    exchange_program communicators/through_host 2
     sed 's/=64/=16/; s/^max_batches=.*/max_batches=10/' wide.cfg >small.cfg
     for name in bf16 powersgd:2 powersgd; do
         if ! train 2 small -nogpu -cmn_communicator flat -cmn_compress "$name"; then
@@ -392,9 +388,7 @@ messages() {
 
 # AlexeyAB's tree: yolov4-tiny with small images, its products in 32 bits and then in 16.
 alexeyab() {
-    local name from='' program=${DARKNET_ALEXEYAB:-} limit by=(-cmn_communicator pure_nccl) command=(detector train digits.data)
-    [[ -z $why_not ]] || by=(-cmn_communicator non_cuda_aware)
-    local -x CMN_DEBUG_INTRA=${why_not:+mpi}
+    local name from='' program=${DARKNET_ALEXEYAB:-} limit command=(detector train boxes-10.data)
     for name in "$root"/build/gpu*-alexeyab*/bin/darknet; do
         [[ -n $program || ! -x $name ]] || program=$name
     done
@@ -407,7 +401,6 @@ alexeyab() {
         return
     fi
     local DARKNET=$program
-    printf '%s\n' classes=10 train=data/detection/train.list valid=data/detection/valid.list names=data/detection/digits.names backup=out >digits.data
     sed -E 's/^batch *=.*/batch=16/; s/^subdivisions *=.*/subdivisions=4/; s/^(width|height) *=.*/\1=96/; s/^burn_in *=.*/burn_in=0/; s/^max_batches *=.*/max_batches=6/
         s/^policy *=.*/policy=constant/; s/^learning_rate *=.*/learning_rate=1e-4/; s/^classes *=.*/classes=10/; s/^filters *= *255$/filters=45/' "$from" >tiny.cfg
     # Its kernels take half precision where the losses are scaled.
@@ -426,7 +419,7 @@ alexeyab() {
 
 # Overlap changes no sum. Darknet's own kernels may round otherwise from run to run, so equal bits are said, not demanded.
 overlap() {
-    local name bits traced arguments
+    local name arguments bits traced
     for name in pure_nccl flat 'pure_nccl -cmn_compress bf16'; do
         read -ra arguments <<<"$name"
         if [[ -n $why_not && $name == pure_nccl* ]]; then
@@ -440,9 +433,8 @@ overlap() {
         mv out/wide.weights off-wide.weights
         CMN_DEBUG_BUCKET_MB=1 trains_as off-wide.weights 1e-5 "$name, 2 ranks, overlap on as off" 2 wide -cmn_communicator "${arguments[@]}" \
             -cmn_overlap on -cmn_timeline out/trace.json
-        bits=no traced=no
-        if cmp -s off-wide.weights out/wide.weights; then bits=yes; fi
-        if grep -q '"exchange 0"' out/trace.json 2>/dev/null; then traced=yes; fi
+        bits=$(cmp -s off-wide.weights out/wide.weights && echo yes || echo no)
+        traced=$(grep -qs '"exchange 0"' out/trace.json && echo yes || echo no)
         echo "# the same bits: $bits; its sums are in the trace: $traced"
         trains_as off-wide.weights 1e-5 "$name, 2 ranks, overlap by measuring" 2 wide -cmn_communicator "${arguments[@]}"
         grep '^cmn: overlap' log | sed 's/^/# /' || true
@@ -462,36 +454,18 @@ refused() {
     fi
 }
 
-refusals() {
-    CMN_DEBUG_SHARE_GPUS='' refused 'no more ranks on a node' 'more ranks than GPUs is an error that says what to do' $((gpus + 1)) conv -cmn_communicator non_cuda_aware
-    refused 'pure_nccl' 'shm names pure_nccl' 1 conv -cmn_communicator shm
-    refused 'GPU 99' 'a GPU that is not there is named' 1 conv -i 99
-}
-
-# accuracy CFG ARGUMENTS...: of the last validation.
-last_accuracy() {
-    sed -n 's/.*"validation\/main\/accuracy": *\([0-9.]*\).*/\1/p' "$1" | tail -n 1
-}
-
 mnist() {
     local accuracy ranks by=() wrapper=()
-    local -x CMN_DEBUG_INTRA=''
     sed 's|^backup.*|backup=out|' "$root/cfg/mnist.data" >mnist.data
     cp "$root/cfg/mnist_conv.cfg" .
     for ranks in 1 2; do
         rm -f out/*
-        ((ranks == 1)) || by=(-cmn_communicator non_cuda_aware) CMN_DEBUG_SHARE_GPUS=1 CMN_DEBUG_INTRA=mpi
-        if ! timeout --kill-after=5 400 "${mpiexec[@]}" -n "$ranks" "$DARKNET" classifier train mnist.data mnist_conv.cfg -cmn -cmn_seed 7 \
-            ${GPU_TEST_EPOCHS:+-cmn_epochs "$GPU_TEST_EPOCHS"} "${by[@]}" >log 2>&1; then
-            report "MNIST conv net on $ranks ranks" "$(why_not_trained)" log
-            continue
-        fi
-        accuracy=$(last_accuracy out/mnist_conv.json)
-        if awk -v a="$accuracy" -v b="$GPU_TEST_ACCURACY" 'BEGIN { exit !(a >= b) }'; then
-            report "MNIST conv net on $ranks ranks (validation accuracy $accuracy)" ok
-        else
-            report "MNIST conv net on $ranks ranks" "validation accuracy $accuracy, wanted $GPU_TEST_ACCURACY as on the CPU" log
-        fi
+        ((ranks == 1)) || by=(-cmn_communicator non_cuda_aware) CMN_DEBUG_SHARE_GPUS=1
+        timeout --kill-after=5 400 "${mpiexec[@]}" -n "$ranks" "$DARKNET" classifier train mnist.data mnist_conv.cfg -cmn -cmn_seed 7 \
+            ${GPU_TEST_EPOCHS:+-cmn_epochs "$GPU_TEST_EPOCHS"} "${by[@]}" >log 2>&1 || true
+        accuracy=$(sed -n 's/.*"validation\/main\/accuracy": *\([0-9.]*\).*/\1/p' out/mnist_conv.json 2>/dev/null | tail -n 1)
+        report "MNIST conv net on $ranks ranks (validation accuracy $accuracy)" "$(awk -v a="$accuracy" -v b="$GPU_TEST_ACCURACY" \
+            'BEGIN { print a != "" && a >= b ? "ok" : "wanted " b " as on the CPU" }')" log
     done
 }
 
@@ -516,8 +490,8 @@ faults() {
             report 'a stalled rank is noticed' "skip $why_not"
             continue
         fi
-        CMN_DEBUG_INTRA=${why_not:+mpi} GPU_TEST_JOB=$$ timeout --kill-after=5 120 "${mpiexec[@]}" -n 2 -x GPU_TEST_JOB "${wrapper[@]}" "$DARKNET" classifier train small.data endless.cfg \
-            -cmn -cmn_validate 0 -cmn_timeout 5 -cmn_communicator "$([[ -n $why_not ]] && echo non_cuda_aware || echo pure_nccl)" >log 2>&1 &
+        GPU_TEST_JOB=$$ timeout --kill-after=5 120 "${mpiexec[@]}" -n 2 -x GPU_TEST_JOB "${wrapper[@]}" "$DARKNET" classifier train small.data endless.cfg \
+            -cmn -cmn_validate 0 -cmn_timeout 5 "${by[@]}" >log 2>&1 &
         job=$!
         for ((i = 0; i < 200; i++)); do
             ! grep -q '^[0-9]*, ' log || break
@@ -544,6 +518,7 @@ faults() {
 # A GPU for each rank needs no way to share.
 two_ranks() {
     find_a_way_to_share
+    choose_by
     [[ -z $why_not ]] || CMN_DEBUG_SHARE_GPUS=1
     if ((gpus > 1)); then
         report 'pure_nccl, 2 ranks with a GPU each' \
@@ -556,11 +531,9 @@ two_ranks() {
 
 # What writes outside of its memory, or two threads at a time, in Darknet's kernels and in those of cmn.
 sanitizer() {
-    local tool program='' candidate
+    local tool program
     end_mps # it takes no debugger
-    for candidate in compute-sanitizer /usr/local/cuda*/bin/compute-sanitizer /opt/nvidia/*/*/compute-sanitizer; do
-        program=$(command -v "$candidate") && break
-    done
+    program=$(first_of compute-sanitizer /usr/local/cuda*/bin/compute-sanitizer /opt/nvidia/*/*/compute-sanitizer) || true
     for tool in memcheck racecheck; do
         if [[ -z $program ]]; then
             report "compute-sanitizer, $tool" 'skip compute-sanitizer is not installed'
@@ -593,13 +566,10 @@ shape() {
 # TF32, and without either.
 speed() {
     local row net batch side by times keys
-    { cat data/mnist/labels.txt; seq -f 'none-%.0f' 990; } >1000.labels
-    printf '%s\n' classes=1000 train=train.list valid=data/mnist/valid.list labels=1000.labels backup=out top=1 >1000.data
-    printf '%s\n' classes=80 train=data/detection/train.list valid=data/detection/valid.list names=data/detection/digits.names backup=out >80.data
     for row in ${GPU_TEST_SHAPES:-resnet50:64:224 yolov3:16:416 mnist_conv:100:28}; do
         IFS=: read -r net batch side <<<"$row"
-        local command=(classifier train 1000.data)
-        [[ $net != yolo* ]] || command=(detector train 80.data)
+        local command=(classifier train labels-1000.data)
+        [[ $net != yolo* ]] || command=(detector train boxes-80.data)
         [[ $net != mnist* ]] || command=(classifier train small.data)
         shape "$net" "$batch" "$side" || { report "$net" "skip there is no $net.cfg"; continue; }
         for by in bf16 TF32 '32 bits'; do
@@ -623,20 +593,15 @@ speed() {
 # Where the time of a micro-batch goes on the GPU: the kernels of 64 images of resnet50 in bf16, by Nsight Compute, about a step of
 # them behind the first steps.
 profile() {
-    local program='' candidate
-    for candidate in ncu /usr/local/cuda*/bin/ncu /opt/nvidia/nsight-compute/*/ncu; do
-        program=$(command -v "$candidate") && break
-    done
-    if [[ -z $program ]]; then
+    local program
+    if ! program=$(first_of ncu /usr/local/cuda*/bin/ncu /opt/nvidia/nsight-compute/*/ncu); then
         report 'a profile of resnet50' 'skip ncu is not installed'
         return
     fi
     shape resnet50 64 224 || { report 'a profile of resnet50' 'skip there is no resnet50.cfg'; return; }
     sed -i 's/^max_batches=.*/max_batches=8/' resnet50.cfg
-    { cat data/mnist/labels.txt; seq -f 'none-%.0f' 990; } >1000.labels
-    printf '%s\n' classes=1000 train=train.list valid=data/mnist/valid.list labels=1000.labels backup=out top=1 >1000.data
     end_mps
-    local command=(classifier train 1000.data)
+    local command=(classifier train labels-1000.data)
     local wrapper=("$program" --metrics gpu__time_duration.sum --print-kernel-base function --print-units base --csv --log-file "$work/profile.csv"
         --launch-skip "${GPU_TEST_SKIP:-3000}" --launch-count "${GPU_TEST_LAUNCHES:-2000}")
     if train 1 resnet50 -cmn_mixed bf16 -cmn_verify 0 && grep -q gpu__time_duration "$work/profile.csv"; then
@@ -677,7 +642,7 @@ wrapper=() why_not=
 know_the_way
 echo "# $DARKNET"
 nvidia-smi -L 2>/dev/null | sed 's/^/# /' || true
-for part in ${GPU_TEST_ONLY:-against_the_cpu refusals two_ranks exchanges exchanges_of_four broken_exchanges overlap several_ranks messages \
+for part in ${GPU_TEST_ONLY:-against_the_cpu two_ranks exchanges exchanges_of_four broken_exchanges overlap several_ranks messages \
     layers training alexeyab sanitizer faults speed mnist}; do
     "$part"
 done

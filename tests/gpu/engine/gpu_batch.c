@@ -66,6 +66,14 @@ static void compute(int time, int images)
     cmn_device_copy(seen + time * WHOLE + IMAGES * IN, net.truth_gpu, truths);
 }
 
+/* The same, written just now. */
+static void write_and_compute(int time, int images)
+{
+    fill(in, images * IN, time);
+    fill(out, images * OUT, time);
+    compute(time, images);
+}
+
 /* What the micro-batch found was written as that of `time`. */
 static void check_seen(int at, int images, int time)
 {
@@ -87,9 +95,7 @@ static void arrives(void **state)
     (void)state;
     begin();
     for (int t = 0; t < TIMES; t++) {
-        fill(in, IMAGES * IN, t);
-        fill(out, IMAGES * OUT, t);
-        compute(t, IMAGES);
+        write_and_compute(t, IMAGES);
     }
     for (int t = 0; t < TIMES; t++) {
         check_seen(t, IMAGES, t);
@@ -147,9 +153,7 @@ static void ahead(void **state)
     (void)state;
     begin();
     CHECK(load(0, 2 * IMAGES, IN) == 0); /* there is no memory yet */
-    fill(in, IMAGES * IN, 0);
-    fill(out, IMAGES * OUT, 0);
-    compute(t++, IMAGES);
+    write_and_compute(t++, IMAGES);
     CHECK(load(1, IMAGES - 1, IN) == 0); /* less than a micro-batch */
     CHECK(load(1, IMAGES, IN + 1) == 0); /* other images */
     next = load(1, 2 * IMAGES, IN);
@@ -162,15 +166,11 @@ static void ahead(void **state)
         memset(in, 0, sizeof in);
         cmn_gpu_batch_take(number);
         compute(t++, IMAGES);
-        fill(in, IMAGES * IN, t);
-        fill(out, IMAGES * OUT, t);
-        compute(t++, IMAGES);
+        write_and_compute(t++, IMAGES);
         if (step % 2) { /* the next one is thrown away, and loaded again */
             next = load(step + 3, 2 * IMAGES, IN);
         }
-        fill(in, IMAGES * IN, t);
-        fill(out, IMAGES * OUT, t);
-        compute(t++, IMAGES);
+        write_and_compute(t++, IMAGES);
     }
     for (int i = 0; i < t; i++) {
         check_seen(i, IMAGES, i);
@@ -195,9 +195,7 @@ static void other_size(void **state)
         compute(t, images);
         check_seen(t, images, t);
     }
-    fill(in, IN, 8);
-    fill(out, OUT, 8);
-    compute(8, 1); /* the same memory, of which less is used */
+    write_and_compute(8, 1); /* the same memory, of which less is used */
     check_seen(8, 1, 8);
     end();
 }
@@ -215,9 +213,7 @@ static void answers(void **state)
     net.cost = &loss;
     CHECK(cmn_gpu_batch_ask(seen, back[0], IN, cost) == 0); /* nothing was sent */
     for (int t = 0; t < 6; t++) {
-        fill(in, IMAGES * IN, t);
-        fill(out, IMAGES * OUT, t);
-        compute(t, IMAGES);
+        write_and_compute(t, IMAGES);
         memset(back, 0xff, sizeof back);
         for (int i = 0; i < 4; i++) {
             CHECK(cmn_gpu_batch_ask(net.truth_gpu, back[i], OUT, &cost[i / 2]) == 1);
@@ -253,9 +249,7 @@ static void memory_is_missing(void **state)
     cudaFree(net.input_gpu);
     cudaFree(net.truth_gpu);
     give_memory(1);
-    fill(in, IN, 0);
-    fill(out, OUT, 0);
-    compute(0, 1);
+    write_and_compute(0, 1);
     check_seen(0, 1, 0);
     end();
 }

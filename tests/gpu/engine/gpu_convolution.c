@@ -204,6 +204,17 @@ static void end(void)
     fail_on_all_ranks();
 }
 
+static void try_one(const struct kind *s, int to, double (*factor)(double x), double limit)
+{
+    struct convolution c;
+
+    open_convolution(&c, s);
+    compute(&c, to, factor);
+    must(run(&c, to, to == Y ? &zero : &one));
+    check(&c, to, to != Y, limit);
+    close_convolution(&c);
+}
+
 /* Each result is within half of a bf16's last bit; a few sums lie on its border. */
 static void rounds(void **state)
 {
@@ -211,12 +222,7 @@ static void rounds(void **state)
     begin(1);
     for (int i = 0; i < KINDS; i++) {
         for (int to = X; to < OPERANDS; to++) {
-            struct convolution c;
-            open_convolution(&c, &kinds[i]);
-            compute(&c, to, rounded);
-            must(run(&c, to, to == Y ? &zero : &one));
-            check(&c, to, to != Y, 1.001 / 256);
-            close_convolution(&c);
+            try_one(&kinds[i], to, rounded, 1.001 / 256);
         }
     }
     end();
@@ -257,12 +263,7 @@ static void falls_back(void **state)
         setenv("FAKE_CAPABILITY", way ? "7" : "8", 1); /* 7: 32 bits are not rounded to TF32 */
         begin(1);
         for (int to = X; to < OPERANDS; to++) {
-            struct convolution c;
-            open_convolution(&c, &kinds[1]);
-            compute(&c, to, way ? as_it_is : rounded);
-            must(run(&c, to, to == Y ? &zero : &one));
-            check(&c, to, to != Y, way ? 1e-6 : 1.001 / 256);
-            close_convolution(&c);
+            try_one(&kinds[1], to, way ? as_it_is : rounded, way ? 1e-6 : 1.001 / 256);
         }
         end();
     }
@@ -318,18 +319,12 @@ static void room_grows(void **state)
 
 static void is_off(void **state)
 {
-    struct convolution c;
-
     (void)state;
     needs_the_stand_in();
     setenv("FAKE_CAPABILITY", "7", 1); /* without TF32 */
     begin(0);
     for (int to = Y; to >= X; to--) {
-        open_convolution(&c, &kinds[1]);
-        compute(&c, to, as_it_is);
-        must(run(&c, to, to == Y ? &zero : &one));
-        check(&c, to, to != Y, 1e-6);
-        close_convolution(&c);
+        try_one(&kinds[1], to, as_it_is, 1e-6);
     }
     setenv("FAKE_CAPABILITY", "8", 1);
     end();

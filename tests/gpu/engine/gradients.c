@@ -26,82 +26,75 @@ static void update_nothing(layer l, update_args a)
     (void)a;
 }
 
-/* On the host `value`, on the GPU value + 0.5, so that it shows which one was taken. */
-static void pair(float **host, float **device, size_t n, float value)
-{
-    float *theirs = malloc(n * sizeof *theirs);
-
-    *host = malloc(n * sizeof **host);
-    for (size_t i = 0; i < n; i++) {
-        (*host)[i] = value;
-        theirs[i] = value + 0.5F;
+#define PAIR(member)                                           \
+    {                                                          \
+        offsetof(layer, member), offsetof(layer, member##_gpu) \
     }
-    cudaMalloc((void **)device, n * sizeof **device);
-    cudaMemcpy(*device, theirs, n * sizeof **device, cudaMemcpyHostToDevice);
-    free(theirs);
+static const struct {
+    size_t host, device;
+} pairs[] = {PAIR(weights),      PAIR(biases),           PAIR(weight_updates),
+             PAIR(bias_updates), PAIR(scales),           PAIR(scale_updates),
+             PAIR(rolling_mean), PAIR(rolling_variance), PAIR(m)};
+enum { PAIRS = COUNT(pairs) };
+
+static float **side_of(layer *l, size_t at)
+{
+    return (float **)((char *)l + at);
 }
 
-static void make_layer(layer *l, LAYER_TYPE type, size_t weights, size_t outs, float value)
+/* So many floats of each; on the host `value`, on the GPU value + 0.5, so that it shows which one was
+ * taken. */
+static void make_layer(layer *l, LAYER_TYPE type, const size_t n[PAIRS], const float value[PAIRS])
 {
     l->type = type;
-    l->update = update_nothing;
+    l->update = type == YOLO ? NULL : update_nothing;
     l->learning_rate_scale = 1;
-    pair(&l->weights, &l->weights_gpu, weights, value);
-    pair(&l->biases, &l->biases_gpu, outs, value + 1);
-    pair(&l->weight_updates, &l->weight_updates_gpu, weights, value + 2);
-    pair(&l->bias_updates, &l->bias_updates_gpu, outs, value + 3);
+    for (size_t k = 0; k < PAIRS; k++) {
+        float **host = side_of(l, pairs[k].host), **device = side_of(l, pairs[k].device);
+        float theirs[W + IN * OUT];
+        if (n[k]) {
+            *host = malloc(n[k] * sizeof **host);
+            for (size_t i = 0; i < n[k]; i++) {
+                (*host)[i] = value[k] + (float)(type == YOLO ? 0 : top.rank);
+                theirs[i] = (*host)[i] + 0.5F;
+            }
+            cudaMalloc((void **)device, n[k] * sizeof **device);
+            cudaMemcpy(*device, theirs, n[k] * sizeof **device, cudaMemcpyHostToDevice);
+        }
+    }
 }
 
 static void make_net(int on_gpu)
 {
     layer *l;
-    float rank = (float)top.rank;
 
     net = calloc(1, sizeof *net);
     net->n = 3;
-    net->layers = calloc((size_t)net->n, sizeof *net->layers);
+    net->layers = l = calloc((size_t)net->n, sizeof *net->layers);
     net->seen = calloc(1, sizeof *net->seen);
     net->t = calloc(1, sizeof *net->t);
     net->gpu_index = on_gpu ? 0 : -1;
-    l = &net->layers[0];
-    make_layer(l, CONVOLUTIONAL, W, N, 10 + rank);
-    l->nweights = W;
-    l->n = N;
-    l->clip = 10.25F;
-    pair(&l->scales, &l->scales_gpu, N, 20 + rank);
-    pair(&l->scale_updates, &l->scale_updates_gpu, N, 21 + rank);
-    pair(&l->rolling_mean, &l->rolling_mean_gpu, N, 22 + rank);
-    pair(&l->rolling_variance, &l->rolling_variance_gpu, N, 23 + rank);
-    l = &net->layers[1]; /* what is called an update here are anchors */
-    l->type = YOLO;
-    pair(&l->bias_updates, &l->bias_updates_gpu, N, 30);
-    l = &net->layers[2];
-    make_layer(l, CONNECTED, IN * OUT, OUT, 40 + rank);
-    l->inputs = IN;
-    l->outputs = OUT;
-    pair(&l->m, &l->m_gpu, IN * OUT, 50 + rank);
-    l->scales = calloc(OUT, sizeof *l->scales); /* on the host alone, as those of binary weights */
+    make_layer(&l[0], CONVOLUTIONAL, (size_t[PAIRS]){W, N, W, N, N, N, N, N},
+               (float[PAIRS]){10, 11, 12, 13, 20, 21, 22, 23});
+    l[0].nweights = W;
+    l[0].n = N;
+    l[0].clip = 10.25F;
+    /* What is called an update here are anchors. */
+    make_layer(&l[1], YOLO, (size_t[PAIRS]){0, 0, 0, N}, (float[PAIRS]){0, 0, 0, 30});
+    make_layer(&l[2], CONNECTED,
+               (size_t[PAIRS]){IN * OUT, OUT, IN * OUT, OUT, [PAIRS - 1] = IN * OUT},
+               (float[PAIRS]){40, 41, 42, 43, [PAIRS - 1] = 50});
+    l[2].inputs = IN;
+    l[2].outputs = OUT;
+    l[2].scales = calloc(OUT, sizeof(float)); /* on the host alone, as those of binary weights */
 }
 
 static void free_net(void)
 {
     for (int i = 0; i < net->n; i++) {
-        layer *l = &net->layers[i];
-        float **host[] = {
-            &l->weights,          &l->biases,         &l->scales,       &l->rolling_mean, &l->m,
-            &l->rolling_variance, &l->weight_updates, &l->bias_updates, &l->scale_updates};
-        float *device[] = {l->weights_gpu,
-                           l->biases_gpu,
-                           l->scales_gpu,
-                           l->rolling_mean_gpu,
-                           l->m_gpu,
-                           l->rolling_variance_gpu,
-                           l->weight_updates_gpu,
-                           l->bias_updates_gpu,
-                           l->scale_updates_gpu};
-        for (size_t k = 0; k < COUNT(host); k++) {
-            free(*host[k]);
-            cudaFree(device[k]);
+        for (size_t k = 0; k < PAIRS; k++) {
+            free(*side_of(&net->layers[i], pairs[k].host));
+            cudaFree(*side_of(&net->layers[i], pairs[k].device));
         }
     }
     free(net->layers);
@@ -109,6 +102,7 @@ static void free_net(void)
     free(net->t);
     free(net);
     CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
+    fail_on_all_ranks();
 }
 
 static void check_device(const float *device, size_t n, float want, const char *what)
@@ -128,6 +122,12 @@ static void set_up(void)
     all_well();
     make_net(1);
     cmn_gradients_open(&g, cmn_net_of(net), NULL);
+}
+
+static void tear_down(void)
+{
+    cmn_gradients_close(&g);
+    free_net();
 }
 
 static void flat(void **state)
@@ -161,37 +161,6 @@ static void flat(void **state)
     CHECK(!l[2].weights_gpu && !l[0].scales_gpu && !l[0].weights && !l[0].scales && l[2].m_gpu);
     CHECK(l[0].weight_updates == conv_host && l[0].rolling_mean_gpu && l[2].scales);
     free_net();
-    fail_on_all_ranks();
-}
-
-/* Darknet has been asked to add to the gradients, and the exchange must come after that. */
-static void sum(void **state)
-{
-    const struct cmn_communicator *c;
-    const char *why;
-    float fresh[W], ranks = (float)(top.size * (top.size + 1) / 2);
-    void *self = NULL;
-
-    (void)state;
-    set_up();
-    c = cmn_communicator_choose(&top, &options, &why);
-    CHECK_SAYING(c && c->open(&self, c, &top, &options) == 0, "%s", cmn_reason());
-    for (int i = 0; i < W; i++) {
-        fresh[i] = 100.0F * (float)(top.rank + 1);
-    }
-    fake_later(net->layers[0].weight_updates_gpu, fresh, W);
-    g.metrics[CMN_LOSS] = (float)(top.rank + 1);
-    g.metrics[CMN_IMAGES] = 8;
-    cmn_gradient_exchange_sum(&g, c, self);
-    CHECK(g.metrics[CMN_LOSS] == ranks && g.metrics[CMN_IMAGES] == 8.0F * (float)top.size);
-    check_device(net->layers[0].weight_updates_gpu, W, 100.0F * ranks, "sum");
-    check_device(net->layers[2].bias_updates_gpu, OUT, 42.5F * (float)top.size + ranks,
-                 "sum of bias_updates");
-    check_device(net->layers[2].weights_gpu, IN * OUT, 40.5F + (float)top.rank, "weights");
-    c->close(self);
-    cmn_gradients_close(&g);
-    free_net();
-    fail_on_all_ranks();
 }
 
 static int polls, poll_fails;
@@ -230,10 +199,7 @@ static void moves_on(void **state)
     CHECK_SAYING(said && !strcmp(said, "what was begun failed"), "%s", said);
     poll_fails = polls = 0;
     fake.alive--; /* the event of the wait that ended the job */
-    cmn_gradients_close(&g);
-    free_net();
-    CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
-    fail_on_all_ranks();
+    tear_down();
 }
 
 /* Puts x in the place `at` of gradient i, has all looked at in some parts, and puts back what was
@@ -276,10 +242,7 @@ static void nonfinite_gradients(void **state)
             CHECK(found_with(i, n - 1, -FLT_MIN / 2) == -1);
         }
     }
-    cmn_gradients_close(&g);
-    free_net();
-    CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
-    fail_on_all_ranks();
+    tear_down();
 }
 
 static double bounded(double w, const float *limit)
@@ -340,9 +303,7 @@ static void updates(void **state)
     free(weight);
     free(got);
     free(square);
-    cmn_gradients_close(&g);
-    free_net();
-    fail_on_all_ranks();
+    tear_down();
 }
 
 static int verified(void)
@@ -382,9 +343,7 @@ static void replicas(void **state)
         cmn_device_write(l[0].biases_gpu, other, N);
     }
     CHECK((verified() == 0) == (top.size == 1));
-    cmn_gradients_close(&g);
-    free_net();
-    fail_on_all_ranks();
+    tear_down();
 }
 
 static void without_gpu(void **state)
@@ -396,9 +355,7 @@ static void without_gpu(void **state)
     CHECK(net->layers[2].weight_updates == g.exchange.block.data);
     CHECK(g.exchange.block.data[0] == 0);
     check_device(net->layers[2].weight_updates_gpu, IN * OUT, 42.5F + (float)top.rank, "untouched");
-    cmn_gradients_close(&g);
-    free_net();
-    fail_on_all_ranks();
+    tear_down();
 }
 
 static void failures(void **state)
@@ -424,7 +381,6 @@ static void failures(void **state)
     CHECK_SAYING(fatal && strstr(fatal, "layer 2 weights is not on the GPU"), "%s",
                  fatal ? fatal : "it was opened");
     free_net();
-    fail_on_all_ranks();
 }
 
 /* ---- which GPUs ---- */
@@ -522,11 +478,15 @@ static void sends(void **state)
 static int group(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(flat),        cmocka_unit_test(sum),
-        cmocka_unit_test(moves_on),    cmocka_unit_test(replicas),
-        cmocka_unit_test(without_gpu), cmocka_unit_test(failures),
-        cmocka_unit_test(which_gpus),  cmocka_unit_test(nonfinite_gradients),
-        cmocka_unit_test(updates),     cmocka_unit_test(every_stream),
+        cmocka_unit_test(flat),
+        cmocka_unit_test(moves_on),
+        cmocka_unit_test(replicas),
+        cmocka_unit_test(without_gpu),
+        cmocka_unit_test(failures),
+        cmocka_unit_test(which_gpus),
+        cmocka_unit_test(nonfinite_gradients),
+        cmocka_unit_test(updates),
+        cmocka_unit_test(every_stream),
         cmocka_unit_test(sends),
     };
 

@@ -187,7 +187,7 @@ cudnnStatus_t cudnnSetPooling2dDescriptor(cudnnPoolingDescriptor_t pooling, cudn
 
 /* ---- convolutions ---- */
 
-enum operation { FORWARD, DATA, FILTER };
+enum operation { DATA, FILTER, FORWARD };
 
 struct problem {
     struct fake_tensor x, y;
@@ -217,10 +217,9 @@ static struct problem problem_of(const struct fake_tensor *x, const struct fake_
     width = length(x->w, how->pad_w, w->w, how->stride_w, how->dilation_w);
     if (x->c != w->c * groups || w->k % groups || y->n != x->n || y->c != w->k || y->h != h ||
         y->w != width || x->type != w->type || x->type != y->type) {
-        fake_die("%s: %d filters of %d x %d x %d in %d groups make of %d x %d x %d x %d (type %d) "
-                 "images of %d x %d, and not %d x %d x %d x %d (type %d)",
-                 who, w->k, w->c, w->h, w->w, groups, x->n, x->c, x->h, x->w, x->type, h, width,
-                 y->n, y->c, y->h, y->w, y->type);
+        fake_die("%s: %d filters of %d x %d x %d in %d groups do not make of %d x %d x %d images "
+                 "%d x %d x %d",
+                 who, w->k, w->c, w->h, w->w, groups, x->c, x->h, x->w, y->c, y->h, y->w);
     }
     return p;
 }
@@ -395,11 +394,15 @@ FINDERS(BackwardData, cudnnConvolutionBwdData, cudnnFilterDescriptor_t, cudnnTen
 FINDERS(BackwardFilter, cudnnConvolutionBwdFilter, cudnnTensorDescriptor_t, cudnnTensorDescriptor_t,
         cudnnFilterDescriptor_t, first, third, second)
 
+/* The operands are images, filters, and what becomes of them, or their gradients. An operation computes
+ * that of its number. */
+enum { X, W, Y, OPERANDS };
+
 struct convolution {
     enum operation operation;
     struct problem p;
     float alpha, beta;
-    void *x, *w, *y, *workspace;
+    void *operand[OPERANDS], *workspace;
     size_t needed;
     int tf32;          /* factors are rounded */
     int channels_last; /* in memory */
@@ -479,42 +482,24 @@ static void columns(const struct problem *p, float *image, float *column, int ba
     }
 }
 
-static void run_convolution(void *arguments)
+static void multiply(const struct problem *p, enum operation operation, float *const number[])
 {
-    struct convolution *c = arguments;
-    const struct problem *p = &c->p;
     int groups = p->how.groups, m = p->w.k / groups, k = p->w.c * p->w.h * p->w.w;
-    int n = p->y.h * p->y.w, type = p->x.type;
-    size_t n_x = tensor_bytes(&p->x) / size_of(type), n_y = tensor_bytes(&p->y) / size_of(type);
-    size_t n_w = filter_bytes(&p->w) / size_of(type);
-    float *x = floats(c->operation == DATA ? NULL : c->x, n_x, type);
-    float *y = floats(c->operation == FORWARD ? NULL : c->y, n_y, type);
-    float *w = floats(c->operation == FILTER ? NULL : c->w, n_w, type);
+    int n = p->y.h * p->y.w;
     float *column = malloc(sizeof *column * (size_t)k * (size_t)n);
 
-    if (c->channels_last) {
-        x = reordered(x, n_x, p->x.c, p->x.h * p->x.w, 1);
-        y = reordered(y, n_y, p->y.c, p->y.h * p->y.w, 1);
-        w = reordered(w, n_w, p->w.c, p->w.h * p->w.w, 1);
-    }
-    if (c->tf32) {
-        x = rounded(x, n_x);
-        y = rounded(y, n_y);
-        w = rounded(w, n_w);
-    }
-    memset(c->workspace ? c->workspace : column, 0xff, c->workspace ? c->needed : 0);
     for (int i = 0; i < p->x.n * groups; i++) {
-        float *image = x + (size_t)i * (size_t)(p->w.c * p->x.h * p->x.w);
-        float *out = y + (size_t)i * (size_t)(m * n);
-        float *weights = w + (size_t)(i % groups) * (size_t)(m * k);
-        if (c->operation == DATA) {
+        float *image = number[X] + (size_t)i * (size_t)(p->w.c * p->x.h * p->x.w);
+        float *out = number[Y] + (size_t)i * (size_t)(m * n);
+        float *weights = number[W] + (size_t)(i % groups) * (size_t)(m * k);
+        if (operation == DATA) {
             cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, k, n, m, 1, weights, k, out, n, 0,
                         column, n);
             columns(p, image, column, 1);
             continue;
         }
         columns(p, image, column, 0);
-        if (c->operation == FORWARD) {
+        if (operation == FORWARD) {
             cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1, weights, k, column,
                         n, 0, out, n);
         } else {
@@ -523,18 +508,35 @@ static void run_convolution(void *arguments)
         }
     }
     free(column);
-    if (c->channels_last) {
-        x = reordered(x, n_x, p->x.c, p->x.h * p->x.w, 0);
-        y = reordered(y, n_y, p->y.c, p->y.h * p->y.w, 0);
-        w = reordered(w, n_w, p->w.c, p->w.h * p->w.w, 0);
+}
+
+static void run_convolution(void *arguments)
+{
+    struct convolution *c = arguments;
+    const struct problem *p = &c->p;
+    const int channels[] = {p->x.c, p->w.c, p->y.c}, type = p->x.type, to = (int)c->operation;
+    const int pixels[] = {p->x.h * p->x.w, p->w.h * p->w.w, p->y.h * p->y.w};
+    const size_t n[] = {tensor_bytes(&p->x) / size_of(type), filter_bytes(&p->w) / size_of(type),
+                        tensor_bytes(&p->y) / size_of(type)};
+    float *number[OPERANDS];
+
+    for (int i = 0; i < OPERANDS; i++) {
+        number[i] = floats(i == to ? NULL : c->operand[i], n[i], type);
+        number[i] =
+            c->channels_last ? reordered(number[i], n[i], channels[i], pixels[i], 1) : number[i];
+        number[i] = c->tf32 ? rounded(number[i], n[i]) : number[i];
     }
-    blend(c->operation == FORWARD ? c->y : (c->operation == DATA ? c->x : c->w),
-          c->operation == FORWARD ? y : (c->operation == DATA ? x : w),
-          c->operation == FORWARD ? n_y : (c->operation == DATA ? n_x : n_w), type, c->alpha,
-          c->beta);
-    free(x);
-    free(y);
-    free(w);
+    if (c->workspace) {
+        memset(c->workspace, 0xff, c->needed);
+    }
+    multiply(p, c->operation, number);
+    if (c->channels_last) {
+        number[to] = reordered(number[to], n[to], channels[to], pixels[to], 0);
+    }
+    blend(c->operand[to], number[to], n[to], type, c->alpha, c->beta);
+    for (int i = 0; i < OPERANDS; i++) {
+        free(number[i]);
+    }
 }
 
 static void refuse_overlap(const char *a, size_t a_bytes, const char *b, size_t b_bytes,
@@ -545,37 +547,26 @@ static void refuse_overlap(const char *a, size_t a_bytes, const char *b, size_t 
     }
 }
 
-/* x, w and y are the images, the filters, and what becomes of them, or their gradients. */
 static cudnnStatus_t queue(struct convolution *c, const char *who, const void *x, const void *w,
                            const void *y, void *space, size_t bytes)
 {
-    const struct problem *p = &c->p;
-    enum operation operation = c->operation;
-    size_t of_x = tensor_bytes(&p->x), of_w = filter_bytes(&p->w), of_y = tensor_bytes(&p->y);
-    const char *to;
-    size_t of_to;
+    const void *given[] = {x, w, y};
+    const size_t of[] = {tensor_bytes(&c->p.x), filter_bytes(&c->p.w), tensor_bytes(&c->p.y)};
+    const int to = (int)c->operation;
 
-    c->x = fake_device(x, of_x, who);
-    c->w = fake_device(w, of_w, who);
-    c->y = fake_device(y, of_y, who);
     c->workspace = fake_device(space, bytes, who);
-    if (!c->x || !c->w || !c->y) {
-        fake_die("%s was given NULL for a tensor", who);
+    for (int i = 0; i < OPERANDS; i++) {
+        c->operand[i] = fake_device(given[i], of[i], who);
+        if (!given[i]) {
+            fake_die("%s was given NULL for a tensor", who);
+        }
     }
-    to = operation == FORWARD ? c->y : (operation == DATA ? c->x : c->w);
-    of_to = operation == FORWARD ? of_y : (operation == DATA ? of_x : of_w);
-    if (operation != FORWARD) {
-        refuse_overlap(to, of_to, c->y, of_y, who);
+    for (int i = 0; i < OPERANDS; i++) {
+        if (i != to) {
+            refuse_overlap(c->operand[to], of[to], c->operand[i], of[i], who);
+        }
+        refuse_overlap(c->workspace, c->needed, c->operand[i], of[i], who);
     }
-    if (operation != DATA) {
-        refuse_overlap(to, of_to, c->x, of_x, who);
-    }
-    if (operation != FILTER) {
-        refuse_overlap(to, of_to, c->w, of_w, who);
-    }
-    refuse_overlap(c->workspace, c->needed, c->x, of_x, who);
-    refuse_overlap(c->workspace, c->needed, c->w, of_w, who);
-    refuse_overlap(c->workspace, c->needed, c->y, of_y, who);
     fake_load(who);
     fake_call(who, run_convolution, c, sizeof *c);
     return CUDNN_STATUS_SUCCESS;
@@ -679,9 +670,8 @@ cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t handle, const void *alp
     require(y ? &y->state : NULL, 1, __func__);
     require(d ? &d->state : NULL, 1, __func__);
     if (d->n != 1 || d->c != y->c || d->h != 1 || d->w != 1 || d->type != y->type) {
-        fake_die("%s: %d x %d x %d x %d (type %d) images have %d biases, and not %d x %d x %d x %d "
-                 "(type %d)",
-                 __func__, y->n, y->c, y->h, y->w, y->type, y->c, d->n, d->c, d->h, d->w, d->type);
+        fake_die("%s: images of %d channels do not have %d x %d x %d x %d biases", __func__, y->c,
+                 d->n, d->c, d->h, d->w);
     }
     b.shape = *y;
     b.dy = fake_device(dy, tensor_bytes(y), __func__);
@@ -706,27 +696,12 @@ struct normalisation {
 };
 
 /* Mean of a channel, and one divided by its deviation; the running ones follow. */
-static void statistics(const struct normalisation *b, const float *x, int channel, size_t plane)
+static void set_statistics(const struct normalisation *b, int channel, double n, double mean,
+                           double squares)
 {
-    const struct fake_tensor *t = &b->shape;
     const char *divisor = getenv("FAKE_VARIANCE");
-    double n = (double)t->n * (double)plane, mean = 0, squares = 0;
-    double unbiased;
+    double unbiased = squares / (n > 1 ? n - 1 : 1);
 
-    for (int image = 0; image < t->n; image++) {
-        const float *from = x + ((size_t)image * (size_t)t->c + (size_t)channel) * plane;
-        for (size_t i = 0; i < plane; i++) {
-            mean += from[i];
-        }
-    }
-    mean /= n;
-    for (int image = 0; image < t->n; image++) {
-        const float *from = x + ((size_t)image * (size_t)t->c + (size_t)channel) * plane;
-        for (size_t i = 0; i < plane; i++) {
-            squares += (from[i] - mean) * (from[i] - mean);
-        }
-    }
-    unbiased = squares / (n > 1 ? n - 1 : 1);
     b->mean[channel] = (float)mean;
     b->inverse[channel] =
         (float)(1 / sqrt((divisor && !strcmp(divisor, "darknet") ? unbiased : squares / n) +
@@ -743,40 +718,40 @@ static void run_normalisation(void *arguments)
     const struct fake_tensor *t = &b->shape;
     size_t plane = (size_t)t->h * (size_t)t->w, n = (size_t)t->n * (size_t)t->c * plane;
     float *x = floats(b->x, n, t->type), *dy = floats(b->dy, n, t->type), *y = floats(NULL, n, 0);
-    double count = (double)t->n * (double)plane;
+    double count = (double)t->n * (double)plane, *sum = calloc((size_t)t->c, sizeof *sum),
+           *product = calloc((size_t)t->c, sizeof *product);
 
+    for (size_t i = 0; i < n; i++) {
+        sum[i / plane % (size_t)t->c] += b->dy ? dy[i] : x[i];
+    }
+    for (size_t i = 0; i < n; i++) {
+        size_t c = i / plane % (size_t)t->c;
+        double off = x[i] - (b->dy ? (double)b->mean[c] : sum[c] / count);
+        product[c] += b->dy ? dy[i] * off * b->inverse[c] : off * off;
+    }
     for (int c = 0; c < t->c; c++) {
-        double sum = 0, product = 0;
         if (!b->dy) {
-            statistics(b, x, c, plane);
+            set_statistics(b, c, count, sum[c] / count, product[c]);
+            continue;
         }
-        for (int image = 0; image < t->n && b->dy; image++) {
-            size_t at = ((size_t)image * (size_t)t->c + (size_t)c) * plane;
-            for (size_t i = at; i < at + plane; i++) {
-                sum += dy[i];
-                product += (double)dy[i] * (x[i] - b->mean[c]) * b->inverse[c];
-            }
-        }
-        for (int image = 0; image < t->n; image++) {
-            size_t at = ((size_t)image * (size_t)t->c + (size_t)c) * plane;
-            for (size_t i = at; i < at + plane; i++) {
-                double normal = (double)(x[i] - b->mean[c]) * b->inverse[c];
-                y[i] = b->dy ? (float)((double)b->scale[c] * b->inverse[c] *
-                                       (dy[i] - (sum + normal * product) / count))
-                             : (float)(b->scale[c] * normal + b->bias[c]);
-            }
-        }
-        if (b->dy) {
-            blend(b->d_bias + c, &(float){(float)sum}, 1, CUDNN_DATA_FLOAT, b->alpha_sums,
-                  b->beta_sums);
-            blend(b->d_scale + c, &(float){(float)product}, 1, CUDNN_DATA_FLOAT, b->alpha_sums,
-                  b->beta_sums);
-        }
+        blend(b->d_bias + c, &(float){(float)sum[c]}, 1, CUDNN_DATA_FLOAT, b->alpha_sums,
+              b->beta_sums);
+        blend(b->d_scale + c, &(float){(float)product[c]}, 1, CUDNN_DATA_FLOAT, b->alpha_sums,
+              b->beta_sums);
+    }
+    for (size_t i = 0; i < n; i++) {
+        size_t c = i / plane % (size_t)t->c;
+        double normal = (double)(x[i] - b->mean[c]) * b->inverse[c];
+        y[i] = b->dy ? (float)((double)b->scale[c] * b->inverse[c] *
+                               (dy[i] - (sum[c] + normal * product[c]) / count))
+                     : (float)(b->scale[c] * normal + b->bias[c]);
     }
     blend(b->y, y, n, t->type, b->alpha, b->beta);
     free(x);
     free(dy);
     free(y);
+    free(sum);
+    free(product);
 }
 
 /* What both passes are given alike. */
@@ -797,12 +772,7 @@ static struct normalisation normalisation_of(cudnnHandle_t handle, const void *a
     if (memcmp(x_shape, y_shape, sizeof *x_shape) || channels->n != 1 ||
         channels->c != x_shape->c || channels->h != 1 || channels->w != 1 ||
         channels->type != CUDNN_DATA_FLOAT || epsilon < 0) {
-        fake_die(
-            "%s: shapes %d x %d x %d x %d and %d x %d x %d x %d with %d x %d x %d x %d of type "
-            "%d for the channels, epsilon %g",
-            who, x_shape->n, x_shape->c, x_shape->h, x_shape->w, y_shape->n, y_shape->c, y_shape->h,
-            y_shape->w, channels->n, channels->c, channels->h, channels->w, channels->type,
-            epsilon);
+        fake_die("%s: shapes that do not fit one another, or an epsilon of %g", who, epsilon);
     }
     bytes = tensor_bytes(channels);
     b.shape = *x_shape;

@@ -1,23 +1,4 @@
-/* The stand-in for a GPU and NCCL, as tests steer it.
- *
- * It is as strict as hardware, or stricter:
- * - Memory of the GPU has addresses that the CPU cannot use: whoever touches it dies of SIGSEGV.
- *   A new block is full of NaN, lies between pages that nobody may touch, and is gone once freed.
- * - Kernels, copies and sums are queued, and done late: when somebody asks after an event behind
- *   them, or at random, in any order that streams and events allow (FAKE_SEED=number).
- * - A kernel, a library or NCCL that is given the CPU's memory, or another GPU's, ends the process
- *   with a line.
- * - Each thread has its own current GPU and its own last error.
- * - cudaMalloc, cudaFree, cudaHostAlloc, cudaFreeHost, cudaHostRegister and cudaHostUnregister wait
- *   for all work of the GPU, and end the process with a line when that never ends.
- * - Page-locking memory twice, and unlocking what was not locked, or was given back before, end
- *   the process with a line.
- * - A kernel that is launched for the first time while NCCL has work ends the process with a line.
- * - NCCL's work on a stream of low priority ends the process with a line; so do two communicators
- *   that work at a time on streams without an order, and a first operation that would connect.
- * - In which order NCCL adds depends on where a float lies in a call; ranks whose calls differ end
- *   with a line.
- * So code that does not wait, or waits for the wrong thing, gives wrong sums. */
+/* The stand-in for a GPU and NCCL, as tests steer it. What it is strict about: tests/gpu/README.md. */
 #ifndef TESTS_FAKE_H
 #define TESTS_FAKE_H
 
@@ -65,11 +46,11 @@ void fake_barrier(void);
 /* Queues a function of a library for the legacy stream: run(arguments) on a copy of them. */
 void fake_call(const char *name, void (*run)(void *arguments), const void *arguments, size_t bytes);
 
-/* 16 bits to a float and back; `type` is NCCL's. */
 /* Whether the current GPU has TF32; a copy of n floats, rounded to it, which the caller frees. */
 int fake_has_tf32(void);
 float *fake_tf32(const float *from, size_t n);
 
+/* 16 bits to a float and back; `type` is NCCL's. */
 float fake_widen(const void *from, size_t i, int type);
 void fake_narrow(void *to, size_t i, float value, int type);
 

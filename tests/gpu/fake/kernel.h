@@ -63,6 +63,40 @@ static inline float __uint_as_float(unsigned bits)
     return x;
 }
 
+/* What cuda_fp16.h and cuda_bf16.h have. */
+struct __half {
+    uint16_t bits;
+};
+struct __nv_bfloat16 {
+    uint16_t bits;
+};
+
+static inline __half __float2half_rn(float x)
+{
+    __half y;
+
+    fake_narrow(&y, 0, x, 6);
+    return y;
+}
+
+static inline float __half2float(__half x)
+{
+    return fake_widen(&x, 0, 6);
+}
+
+static inline __nv_bfloat16 __float2bfloat16(float x)
+{
+    __nv_bfloat16 y;
+
+    fake_narrow(&y, 0, x, 9);
+    return y;
+}
+
+static inline float __bfloat162float(__nv_bfloat16 x)
+{
+    return fake_widen(&x, 0, 9);
+}
+
 /* Nobody knows how much of it a kernel touches: the pages around a block do. */
 template <class T> static inline T fake_argument(const char *kernel, T value)
 {

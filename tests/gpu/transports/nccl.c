@@ -21,31 +21,20 @@ static void open_group(struct nccl_test *t, const struct cmn_topology *place, MP
     CHECK_SAYING(cmn_nccl_open(&t->self, &t->group) == 0, "%s", cmn_reason());
 }
 
-static void allreduce(void *self, float *data, size_t n)
-{
-    cmn_nccl_begin(self, data, n, CMN_FP32, 0);
-    cmn_nccl_end(self, NULL, NULL);
-}
-
-static void check_range(const struct gpu_block *b, size_t at, size_t n, int factor,
-                        const char *what)
-{
-    for (size_t i = at; i < at + n; i++) {
-        float want = whole(i, 0) * (float)factor;
-        CHECK_SAYING(b->host[i] == want, "%s of %zu floats, at %zu: %g, not %g", what, b->n, i,
-                     (double)b->host[i], (double)want);
-    }
-}
-
 static void try_sums(const struct nccl_test *t, size_t n)
 {
     struct gpu_block b;
 
     make_block(&b, n);
     fill_block(&b, t->rank);
-    allreduce(t->self, b.data, n);
+    cmn_nccl_begin(t->self, b.data, n, CMN_FP32, 0);
+    cmn_nccl_end(t->self, NULL, NULL);
     read_block(&b, "allreduce");
-    check_range(&b, 0, n, t->size * (t->size + 1) / 2, "allreduce");
+    for (size_t i = 0; i < n; i++) {
+        float want = whole(i, 0) * (float)(t->size * (t->size + 1) / 2);
+        CHECK_SAYING(b.host[i] == want, "allreduce of %zu floats, at %zu: %g, not %g", n, i,
+                     (double)b.host[i], (double)want);
+    }
     free_block(&b);
 }
 
@@ -100,169 +89,171 @@ static void operations(void **state)
     fail_on_all_ranks();
 }
 
-/* What a failed operation says; the communicator is aborted, once. Where that hangs, nobody may wait
- * for the GPU any more. */
-static void must_fail(struct nccl_test *t, int lost, const char *const says[], int n)
+/* Many sums of growing length, in all types; and again after the end. */
+static void many_sums(void **state)
 {
-    const char *said;
+    enum { SUMS = 100, ROOM = SUMS * (SUMS - 1) / 2 };
+    struct nccl_test t;
     struct gpu_block b;
+
+    (void)state;
+    all_well();
+    open_group(&t, &top, top.world, "world");
+    make_block(&b, ROOM + 1);
+    for (int round = 0; round < 2; round++) {
+        size_t at = 0;
+        fill_block(&b, -1);
+        cmn_nccl_end(t.self, NULL, NULL);
+        cmn_nccl_begin(t.self, b.data, 0, CMN_FP32, 0);
+        for (size_t i = 0; i < SUMS; at += i++) {
+            float small[SUMS];
+            for (size_t k = 0; k < i; k++) {
+                small[k] = (float)((int)((at + k) % 7) - 3) * (float)(t.rank + 1);
+            }
+            fake_later(b.data + at, small, i);
+            cmn_nccl_begin(t.self, b.data + at, i, (enum cmn_dtype)(i % 3), 1);
+        }
+        cmn_nccl_end(t.self, NULL, NULL);
+        read_block(&b, "many sums");
+        for (size_t i = 0; i < ROOM; i++) {
+            float want = (float)((int)(i % 7) - 3) * (float)(t.size * (t.size + 1) / 2);
+            CHECK_SAYING(b.host[i] == want, "at %zu: %g, not %g", i, (double)b.host[i],
+                         (double)want);
+        }
+        CHECK_SAYING(b.host[ROOM] == 0, "%s", "what was not begun changed");
+    }
+    cmn_nccl_close(t.self);
+    free_block(&b);
+    CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
+    fail_on_all_ranks();
+}
+
+/* What goes wrong, and what the operation says; the communicator is aborted, once. */
+static const struct fault {
+    const char *says[3];
+    int lost, calls; /* calls: of ncclCommGetAsyncError, before the error */
+    ncclResult_t state;
+    cudaError_t event;
+    int abort_hangs; /* nobody may wait for the GPU any more */
+} faults[] = {
+    /* Before NCCL has taken the operation, and while it runs. */
+    {{"nccl: world: allreduce of 1000 floats", "rank ", "fake remote error: fake details"},
+     .lost = 1,
+     .state = ncclRemoteError},
+    {{"fake remote error: fake details"}, .lost = 1, .calls = 2, .state = ncclRemoteError},
+    {{"fake remote error: fake details"}, .lost = 1, .calls = 4, .state = ncclRemoteError},
+    {{"nccl: world: allreduce of 1000 floats on rank ", "cudaEventQuery: fake CUDA error 999"},
+     .event = cudaErrorUnknown},
+    /* Nothing comes from the other ranks. */
+    {{"nccl: world: allreduce of 1000 floats: rank ", "waited 1 s (cmn_timeout)"}, .lost = 1},
+    {{"waited 1 s (cmn_timeout)"}, .lost = 1, .abort_hangs = 1},
+};
+
+static void must_fail(struct nccl_test *t, const struct fault *f)
+{
+    struct gpu_block b;
+    const char *said;
 
     make_block(&b, 1000);
     fill_block(&b, t->rank);
-    if (fake.abort_hangs) {
-        cmn_nccl_begin(t->self, b.data, 1000, CMN_FP16, 0);
-        said = fatal_of(cmn_nccl_end(t->self, NULL, NULL));
-    } else {
-        said = fatal_of(allreduce(t->self, b.data, 1000));
-    }
-    CHECK(said && check_lost == lost);
-    for (int i = 0; said && i < n; i++) {
-        CHECK_SAYING(strstr(said, says[i]), "no \"%s\" in: %s", says[i], said);
+    fake.stuck = 1;
+    fake.state = f->state;
+    fake.calls_to_failure = f->calls;
+    fake.event = f->event;
+    fake.abort_hangs = f->abort_hangs;
+    cmn_nccl_begin(t->self, b.data, b.n, f->abort_hangs ? CMN_FP16 : CMN_FP32, 0);
+    said = fatal_of(cmn_nccl_end(t->self, NULL, NULL));
+    CHECK(said && check_lost == f->lost);
+    for (size_t i = 0; said && i < COUNT(f->says) && f->says[i]; i++) {
+        CHECK_SAYING(strstr(said, f->says[i]), "no \"%s\" in: %s", f->says[i], said);
     }
     CHECK_SAYING(fake.aborts == 1, "%d calls of ncclCommAbort", fake.aborts);
-    if (!fake.abort_hangs) {
+    if (!f->abort_hangs) {
         free_block(&b);
     }
 }
 
-static void nccl_reports_an_error(void **state)
+static void failures(void **state)
 {
-    const char *const says[] = {"nccl: world: allreduce of 1000 floats", "rank ",
-                                "fake remote error: fake details"};
-
     (void)state;
     needs_the_stand_in();
-    for (int later = 0; later < 3;
-         later++) { /* before NCCL has taken the operation, and while it runs */
+    for (size_t i = 0; i < COUNT(faults); i++) {
         struct nccl_test t;
-        all_well();
-        open_group(&t, &top, top.world, "world");
-        fake.state = ncclRemoteError;
-        fake.calls_to_failure = later * 2;
-        fake.stuck = 1;
-        must_fail(&t, 1, says, COUNT(says));
-        cmn_nccl_close(t.self);
-        CHECK(fake.alive == 0);
-    }
-    all_well();
-    fail_on_all_ranks();
-}
-
-static void cuda_reports_an_error(void **state)
-{
-    const char *const says[] = {"nccl: world: allreduce of 1000 floats on rank ",
-                                "cudaEventQuery: fake CUDA error 999"};
-    struct nccl_test t;
-
-    (void)state;
-    needs_the_stand_in();
-    all_well();
-    open_group(&t, &top, top.world, "world");
-    fake.event = cudaErrorUnknown;
-    fake.stuck = 1;
-    must_fail(&t, 0, says, COUNT(says));
-    cmn_nccl_close(t.self);
-    all_well();
-    fail_on_all_ranks();
-}
-
-/* Nothing comes from the other ranks; once, ncclCommAbort never returns either. */
-static void nothing_comes(void **state)
-{
-    const char *const says[] = {"nccl: world: allreduce of 1000 floats: rank ",
-                                "waited 1 s (cmn_timeout)"};
-
-    (void)state;
-    needs_the_stand_in();
-    for (int hangs = 0; hangs < (top.size == 2 ? 2 : 1); hangs++) {
-        struct nccl_test t;
+        if (faults[i].abort_hangs && top.size != 2) {
+            continue;
+        }
         all_well();
         options.timeout = 1;
         open_group(&t, &top, top.world, "world");
-        fake.stuck = 1;
-        fake.abort_hangs = hangs;
-        must_fail(&t, 1, says, COUNT(says));
+        must_fail(&t, &faults[i]);
         cmn_nccl_close(t.self);
-        CHECK_SAYING(!fake.alive == !hangs, "%d things were not given back", fake.alive);
+        CHECK_SAYING(!fake.alive == !faults[i].abort_hangs, "%d things were not given back",
+                     fake.alive);
+        fake.alive = 0;
     }
-    fake.alive = 0;
     all_well();
     fail_on_all_ranks();
 }
 
-/* What an operation says that does not end: a sum, or a gather. */
-static const char *said_by(const struct nccl_test *t, int way, const struct gpu_block *b,
-                           float *all)
+/* The last rank's own GPU never comes to the operation, a sum or a gather: it is no other rank that
+ * this one waits for. */
+static void one_hangs(int gathers)
 {
-    if (way == 0) {
-        cmn_nccl_begin(t->self, b->data, b->n, CMN_FP32, 0);
-        return fatal_of(cmn_nccl_end(t->self, NULL, NULL));
+    int own = top.rank == top.size - 1;
+    struct nccl_test t;
+    struct gpu_block b, all;
+    const char *said;
+
+    all_well();
+    options.timeout = 1;
+    open_group(&t, &top, top.world, "world");
+    make_block(&b, 100);
+    make_block(&all, 100 * (size_t)t.size);
+    fake.hangs = own;
+    fill_block(&b, t.rank);
+    if (gathers) {
+        cmn_nccl_gather(t.self, all.data, b.data, b.n);
+    } else {
+        cmn_nccl_begin(t.self, b.data, b.n, CMN_FP32, 0);
     }
-    cmn_nccl_gather(t->self, all, b->data, b->n);
-    return fatal_of(cmn_nccl_end(t->self, NULL, NULL));
+    said = fatal_of(cmn_nccl_end(t.self, NULL, NULL));
+    CHECK(said && check_lost && fake.aborts == 1);
+    CHECK_SAYING(
+        said && strstr(said, gathers ? "allgather of 100 floats" : "allreduce of 100 floats") &&
+            strstr(said, own ? ": the GPU of rank " : " for the others: "),
+        "%s: %s", own ? "own GPU" : "another one", said);
+    fake.hangs = 0;
+    free_block(&b);
+    free_block(&all);
+    cmn_nccl_close(t.self);
+    CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
 }
 
-/* The last rank's own GPU never comes to the operation: it is no other rank that this one waits for. */
 static void own_gpu_hangs(void **state)
 {
-    const char *const what[] = {"allreduce of 100 floats", "allgather of 100 floats"};
-    int own = top.rank == top.size - 1;
-
     (void)state;
     needs_the_stand_in();
-    for (int way = 0; way < 2; way++) {
-        struct nccl_test t;
-        struct gpu_block b, all;
-        const char *said;
-        all_well();
-        options.timeout = 1;
-        open_group(&t, &top, top.world, "world");
-        make_block(&b, 100);
-        make_block(&all, 100 * (size_t)t.size);
-        fake.hangs = own;
-        fill_block(&b, t.rank);
-        said = said_by(&t, way, &b, all.data);
-        CHECK(said && check_lost && fake.aborts == 1);
-        CHECK_SAYING(said && strstr(said, what[way]) &&
-                         strstr(said, own ? ": the GPU of rank " : " for the others: "),
-                     "way %d, %s: %s", way, own ? "own GPU" : "another one", said);
-        fake.hangs = 0;
-        free_block(&b);
-        free_block(&all);
-        cmn_nccl_close(t.self);
-        CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
-    }
+    one_hangs(0);
+    one_hangs(1);
     all_well();
     fail_on_all_ranks();
 }
 
-static void start_fails(void **state)
+static void start(void **state)
 {
     struct nccl_test t = {.self = NULL};
-
-    (void)state;
-    needs_the_stand_in();
-    all_well();
-    t.group = (struct cmn_group){top.world, "world", &top, &options};
-    fake.state = ncclInvalidUsage;
-    CHECK(cmn_nccl_open(&t.self, &t.group) == -1);
-    CHECK_SAYING(strstr(cmn_reason(), "nccl: world: start"), "%s", cmn_reason());
-    CHECK(fake.aborts == 1);
-    cmn_nccl_close(t.self);
-    all_well();
-    fail_on_all_ranks();
-}
-
-static void choice(void **state)
-{
     struct cmn_topology on_cpu = top;
 
     (void)state;
     needs_the_stand_in();
     all_well();
     on_cpu.device = -1;
-    CHECK(cmn_nccl_refuses(&on_cpu, &options));
-    CHECK(!cmn_nccl_refuses(&top, &options));
+    CHECK(cmn_nccl_refuses(&on_cpu, &options) && !cmn_nccl_refuses(&top, &options));
+    t.group = (struct cmn_group){top.world, "world", &top, &options};
+    fake.state = ncclInvalidUsage;
+    CHECK(cmn_nccl_open(&t.self, &t.group) == -1 && fake.aborts == 1);
+    CHECK_SAYING(strstr(cmn_reason(), "nccl: world: start"), "%s", cmn_reason());
+    cmn_nccl_close(t.self);
     all_well();
     fail_on_all_ranks();
 }
@@ -270,13 +261,8 @@ static void choice(void **state)
 static int group(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(choice),
-        cmocka_unit_test(operations),
-        cmocka_unit_test(nccl_reports_an_error),
-        cmocka_unit_test(cuda_reports_an_error),
-        cmocka_unit_test(nothing_comes),
-        cmocka_unit_test(own_gpu_hangs),
-        cmocka_unit_test(start_fails),
+        cmocka_unit_test(operations),    cmocka_unit_test(many_sums), cmocka_unit_test(failures),
+        cmocka_unit_test(own_gpu_hangs), cmocka_unit_test(start),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -198,4 +198,77 @@ static inline float *trained(const struct cmn_topology *t, const struct cmn_opti
     return result;
 }
 
+/* What a checkpoint keeps: state, and momentum that it names as gradients. */
+static inline void hand_over(struct side *from, struct side *to)
+{
+    struct cmn_momentum_part a, b;
+    struct cmn_state x, y;
+
+    cmn_optimizer_pause(&from->s);
+    cmn_optimizer_pause(&to->s);
+    for (int i = 0; cmn_optimizer_state(&from->s, i, &x); i++) {
+        CHECK(cmn_optimizer_state(&to->s, i, &y) && x.bytes == y.bytes);
+        memcpy(y.data, x.data, x.bytes);
+    }
+    if (cmn_optimizer_replicates(&from->s)) {
+        a = cmn_optimizer_momentum(&from->s);
+        b = cmn_optimizer_momentum(&to->s);
+        memcpy(b.data + b.first, a.data + a.first, a.n * sizeof *a.data);
+    }
+    cmn_optimizer_restored(&to->s);
+    for (int i = 0; i < from->g.tensors; i++) {
+        const struct cmn_tensor *t = &from->g.tensor[i];
+        if (t->kind == CMN_GRADIENT) {
+            memcpy(*to->g.tensor[i].weight, *t->weight, t->n * sizeof(float));
+            memcpy(*to->g.tensor[i].at, *t->at, t->n * sizeof(float));
+        }
+    }
+    cmn_gradients_pull(&from->g, CMN_MOMENT);
+    for (int i = 0; i < from->g.tensors; i++) {
+        const struct cmn_tensor *t = &from->g.tensor[i];
+        if (t->kind == CMN_MOMENT) {
+            memcpy(*to->g.tensor[i].at, *t->at, t->n * sizeof(float));
+        }
+    }
+    cmn_gradients_push(&to->g, CMN_MOMENT);
+    cmn_gradients_push(&to->g, CMN_WEIGHT);
+    if (to->s.policy->own_weights) {
+        cmn_gradients_push(&to->g, CMN_GRADIENT);
+    }
+}
+
+/* Two trainings; the second is stopped in between, and goes on in a third with what was saved, at which
+ * `look` looks. */
+static inline void restart(const struct cmn_topology *t, const struct cmn_options *o,
+                           const char *what,
+                           void (*look)(struct side *from, struct side *to, const char *what))
+{
+    struct side first, second;
+    float *want, *got;
+    size_t n;
+
+    want = trained(t, o, &n);
+    open_side(&first, t, o);
+    open_side(&second, t, o);
+    for (int i = 1; i <= UPDATES; i++) {
+        if (i == 5) {
+            hand_over(&first, &second);
+            if (look) {
+                look(&first, &second, what);
+            }
+            MPI_Barrier(t->world);
+        }
+        step(i < 5 ? &first : &second, i);
+    }
+    check_told(&second, first.told + second.told);
+    got = weights(&second, &n);
+    CHECK_SAYING(!memcmp(want, got, n * sizeof *got), "%.40s, %s: other bits after a restart",
+                 o->communicator, what);
+    free(want);
+    free(got);
+    MPI_Barrier(t->world);
+    close_side(&first);
+    close_side(&second);
+}
+
 #endif

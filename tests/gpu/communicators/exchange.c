@@ -1,0 +1,630 @@
+/* Communicators on GPUs over the stand-in for CUDA and NCCL, in every shape of nodes and as
+ * cmn_compress says: exchanged at once or while backward still runs, late and in pieces, the sums
+ * have the same bits; through the host they are the CPU's. */
+#include "gpu/gpu.h"
+
+#include <math.h>
+#include <stdint.h>
+
+#include "base/memory.h"
+#include "base/timeline.h"
+#include "compression/compressor.h"
+
+/* Of the steps of a trial the first have whole numbers, whose sums do not depend on their order, and
+ * BAD some that are no numbers; the others depend on each rounding. */
+enum { BAD = 1, ROUGH = 3, STEPS = 5, SUMMING = 7 /* all but shm and dummy */ };
+
+/* A vector of a length that differs, matrices of several forms, and small ones. */
+static struct {
+    size_t n;
+    int rows;
+} forms[] = {{0, 0}, {61 * 90, 61}, {100, 0}, {4096, 4}, {17, 0}};
+
+struct net {
+    struct cmn_span tensor[COUNT(forms) + 1]; /* and, behind the last, the metrics */
+    struct cmn_exchange x;
+    size_t floats;
+};
+
+static void lay_out(struct net *net, float *memory, int tensors)
+{
+    size_t at = 0;
+
+    for (int i = 0; i < tensors; i++) {
+        net->tensor[i] = (struct cmn_span){memory + at, forms[i].n, forms[i].rows};
+        at += (forms[i].n + 15) / 16 * 16;
+    }
+    net->tensor[tensors] = (struct cmn_span){memory + at, 16, 0};
+    net->x = (struct cmn_exchange){.tensor = net->tensor,
+                                   .tensors = tensors,
+                                   .block = {.data = memory, .n = at},
+                                   .metrics = net->tensor[tensors]};
+    net->floats = at + 16;
+}
+
+static size_t place_of(const struct net *net, int tensor)
+{
+    return (size_t)(net->tensor[tensor].data - net->x.block.data);
+}
+
+static float value(size_t i, int step, int rank)
+{
+    uint32_t x = (uint32_t)i * 2654435761U + (uint32_t)(rank * 104729 + step * 7919 + 1) * 40503U;
+
+    x ^= x >> 15;
+    x *= 2246822519U;
+    x ^= x >> 13;
+    return step < ROUGH ? (float)((int)(x % 61) - 30) : (float)(int32_t)x / 2147483648.0F;
+}
+
+/* Padding is zero. */
+static void fill(float *to, const struct net *net, int step)
+{
+    memset(to, 0, net->floats * sizeof *to);
+    for (int t = 0; t <= net->x.tensors; t++) {
+        for (size_t i = 0; i < net->tensor[t].n; i++) {
+            to[place_of(net, t) + i] = value(place_of(net, t) + i, step, top.rank);
+        }
+    }
+    if (step == BAD && top.rank == top.size - 1 && net->x.tensors > 1 && forms[0].n > 5) {
+        to[5] = NAN;
+        to[place_of(net, 1) + 900] = INFINITY;
+    }
+}
+
+/* Of one trial. */
+struct trial {
+    const struct cmn_communicator *c, *model; /* model: what the CPU has in place of it, or NULL */
+    void *self[2], *on_cpu;                   /* at once, and in pieces */
+    struct net net[2], here;
+    struct gpu_block b[2];
+    float *own, *fresh;
+    char name[128];
+};
+
+static void compare(const float *a, const float *b, const struct trial *t, int step, const char *of)
+{
+    for (int i = 0; i <= t->here.x.tensors; i++) {
+        const struct cmn_span *s = &t->here.tensor[i];
+        size_t at = place_of(&t->here, i);
+        CHECK_SAYING(!memcmp(a + at, b + at, s->n * sizeof *a),
+                     "%s, step %d, tensor %d of %zu floats: other bits than %s", t->name, step, i,
+                     s->n, of);
+    }
+}
+
+/* Close to the true sums, which says that each rank's floats were there. */
+static void check_sums(const struct trial *t, int step)
+{
+    const long type = options.compress;
+    double limit = type == CMN_FP16 ? 4e-3 : type == CMN_BF16 ? 3e-2 : 1e-6;
+
+    limit *= top.size * (step < ROUGH ? 30 : 1);
+    for (int k = 0; k <= t->here.x.tensors; k++) {
+        size_t at = place_of(&t->here, k);
+        for (size_t i = at; i < at + t->here.tensor[k].n; i++) {
+            double want = 0;
+            for (int r = 0; r < top.size; r++) {
+                want += (double)value(i, step, r);
+            }
+            CHECK_SAYING(fabs((double)t->b[0].host[i] - want) < limit,
+                         "%s, step %d, at %zu: %g, not %g", t->name, step, i,
+                         (double)t->b[0].host[i], want);
+        }
+    }
+}
+
+/* As backward makes them: tensor by tensor, or less. */
+static void exchange_late(const struct trial *t, size_t bucket)
+{
+    const struct net *net = &t->net[1];
+    size_t at = 0, block = net->x.block.n;
+
+    for (int i = 0; i < net->x.tensors; i++) {
+        for (size_t end = place_of(net, i + 1); at < end;) {
+            size_t upto = end - at > bucket ? at + bucket : end;
+            t->c->poll(t->self[1]);
+            fake_later(t->b[1].data + at, t->fresh + at, upto - at);
+            t->c->begin(t->self[1], &net->x, at = upto);
+        }
+    }
+    fake_later(t->b[1].data + block, t->fresh + block, net->x.metrics.n);
+    t->c->allreduce(t->self[1], &net->x);
+}
+
+static void try_step(const struct trial *t, int step)
+{
+    /* Ranks that share a real GPU take turns, some milliseconds for each sum. */
+    const size_t block = t->here.x.block.n,
+                 buckets[] = {block / (STAND_IN ? 100 : 8) + 16, block / 3 + 7, block + 1};
+    int begins = t->c->begin && !cmn_communicator_no_begin(t->c, t->self[1]);
+
+    fill(t->fresh, &t->here, step);
+    fake_later(t->b[0].data, t->fresh, t->here.floats);
+    t->c->allreduce(t->self[0], &t->net[0].x);
+    if (begins) {
+        exchange_late(t, options.compress && t->model ? block : buckets[step % 3]);
+    } else {
+        fake_later(t->b[1].data, t->fresh, t->here.floats);
+        t->c->allreduce(t->self[1], &t->net[1].x);
+    }
+    for (int i = 0; i < 2; i++) {
+        read_block((struct gpu_block *)&t->b[i], t->c->name);
+    }
+    compare(t->b[1].host, t->b[0].host, t, step, "at once");
+    CHECK_SAYING(step == BAD || same_everywhere(t->b[0].host, t->here.floats * sizeof(float)),
+                 "%s, step %d: other bits elsewhere", t->name, step);
+    if (t->model && step < ROUGH) {
+        memcpy(t->here.x.block.data, t->fresh, t->here.floats * sizeof(float));
+        t->model->allreduce(t->on_cpu, &t->here.x);
+        compare(t->b[0].host, t->here.x.block.data, t, step, "the CPU's");
+    } else if (step != BAD && !t->model) {
+        check_sums(t, step);
+    }
+}
+
+/* What a restart needs has the same bits. One rank copies nothing, and needs nothing. */
+static void look_at_state(const struct trial *t)
+{
+    struct cmn_state a, b;
+
+    for (int i = 0; t->model && t->c->state && top.size > 1; i++) {
+        int is = t->c->state(t->self[0], i, &a), was = t->model->state(t->on_cpu, i, &b);
+        CHECK_SAYING(is == was && (!is || (a.bytes == b.bytes && !memcmp(a.data, b.data, a.bytes))),
+                     "%s: entry %d: %d and %d", t->name, i, is, was);
+        if (!is || !was) {
+            return;
+        }
+    }
+}
+
+static void open_cpus(struct trial *t, const struct cmn_topology *place, struct cmn_options *o)
+{
+    const char *name = t->c->name;
+    float *memory = NULL;
+
+    *o = options;
+    o->intra = CMN_INTRA_AUTO;
+    o->double_buffering = !strcmp(name, "flat"); /* by messages, as on GPUs */
+    t->model = !strcmp(name, "pure_nccl") ||
+                       (!strcmp(name, "single_node") && options.intra == CMN_INTRA_AUTO)
+                   ? NULL
+                   : cmn_communicator_find(strcmp(name, "non_cuda_aware") ? name : "hierarchical");
+    if (t->model) {
+        CHECK_SAYING(t->model->open(&t->on_cpu, t->model, place, o) == 0, "%s: %s", t->name,
+                     cmn_reason());
+        CHECK(!t->model->memory || t->model->memory(t->on_cpu, t->net[0].floats, &memory) == 0);
+    }
+    t->own = memory ? NULL : cmn_alloc_floats(t->net[0].floats);
+    lay_out(&t->here, memory ? memory : t->own, t->net[0].x.tensors);
+}
+
+static void try_net(const struct cmn_communicator *c, const struct cmn_topology *place,
+                    const char *world, size_t first, int tensors)
+{
+    struct trial t = {.c = c};
+    struct cmn_topology gpu = *place, cpu = *place;
+    struct cmn_options cpu_options;
+
+    gpu.device = 0;
+    cpu.device = -1;
+    forms[0].n = first;
+    snprintf(t.name, sizeof t.name, "%s, %s, %s, %zu floats", c->name, world,
+             cmn_options_word(&options, "cmn_compress"), first);
+    for (int i = 0; i < 2; i++) {
+        CHECK_SAYING(c->open(&t.self[i], c, &gpu, &options) == 0, "%s: %s", t.name, cmn_reason());
+        lay_out(&t.net[i], NULL, tensors);
+        make_block(&t.b[i], t.net[i].floats);
+        fill_block(&t.b[i], 0); /* the guards */
+        lay_out(&t.net[i], t.b[i].data, tensors);
+    }
+    open_cpus(&t, &cpu, &cpu_options);
+    t.fresh = calloc(t.here.floats, sizeof *t.fresh);
+    for (int step = 0; step < STEPS && !failure[0]; step++) {
+        try_step(&t, step);
+        if (step == ROUGH - 1) {
+            look_at_state(&t);
+        }
+    }
+    MPI_Barrier(top.world);
+    for (int i = 0; i < 2; i++) {
+        c->close(t.self[i]);
+        free_block(&t.b[i]);
+    }
+    if (t.model) {
+        t.model->close(t.on_cpu);
+    }
+    free(t.own);
+    free(t.fresh);
+    CHECK_SAYING(fake.alive == 0, "%s: %d things were not given back", t.name, fake.alive);
+}
+
+static int tried; /* communicators that did not refuse */
+
+static void try_all(const struct cmn_topology *place, const char *world)
+{
+    const struct cmn_communicator *c;
+    struct cmn_topology here = *place;
+    const size_t lengths[] = {0, 1, 100};
+    int whole_world = place == &top, plain = !options.compress, by_nccl;
+
+    here.device = 0;
+    for (int k = 0; (c = cmn_communicator_at(k)) && !failure[0]; k++) {
+        by_nccl = !strcmp(c->name, "pure_nccl");
+        /* Through the host 16 bits are the same with each `intra`, and PowerSGD too. */
+        if (!c->sums || cmn_communicator_refuses(c, &here, &options) ||
+            (options.compress && !by_nccl && options.intra == CMN_INTRA_AUTO)) {
+            continue;
+        }
+        tried += whole_world;
+        for (size_t i = 0; i < COUNT(lengths) && whole_world; i++) {
+            try_net(c, place, world, lengths[i], 1);
+        }
+        try_net(c, place, world, whole_world ? 70001 : 4500, COUNT(forms));
+        /* Several parts and a rest. */
+        if (c->begin && options.intra == CMN_INTRA_AUTO &&
+            (whole_world ? plain || by_nccl : by_nccl && plain)) {
+            try_net(c, place, world, by_nccl ? 600000 : 300000, 1);
+        }
+        if (by_nccl && plain && whole_world && top.size < 3) {
+            try_net(c, place, world, 5000000, 1); /* as many as there can be */
+        }
+    }
+}
+
+static void same_bits(void **state)
+{
+    (void)state;
+    for (int kind = CMN_COMPRESS_OFF; kind <= CMN_COMPRESS_POWERSGD; kind++) {
+        /* Ranks that share a real GPU take turns: two of them show what the host does. */
+        for (int intra = 0; intra < (STAND_IN || top.size <= 2 || !kind ? 2 : 1); intra++) {
+            all_well();
+            options.compress = kind;
+            options.compress_rank = 5;
+            options.intra = intra ? CMN_INTRA_MPI : CMN_INTRA_AUTO;
+            tried = 0;
+            in_every_world(try_all);
+            CHECK_SAYING(kind || tried == SUMMING, "%d communicators were tried", tried);
+        }
+    }
+    all_well();
+    fail_on_all_ranks();
+}
+
+/* ---- 16 bits by NCCL; through the host they are the CPU's ---- */
+
+static struct {
+    float value, relative;
+} limits[] = {[CMN_FP16] = {60000.0F, 0.003F}, [CMN_BF16] = {1e30F, 0.02F}};
+
+/* Numbers near the end of fp16: their sum fits in no 16 bits, their mean does. The metrics stay
+ * exact. */
+static void try_mean(const struct cmn_communicator *c, void *self, const char *world)
+{
+    enum { N = 3000 };
+    struct gpu_block b;
+    struct cmn_span tensor;
+    struct cmn_exchange x;
+
+    make_block(&b, N + 8 + 16);
+    x = exchange_of(&b, &tensor, N);
+    fill_block(&b, 0);
+    for (size_t i = 0; i < N; i++) {
+        b.host[GUARD + i] =
+            limits[options.compress].value / (float)(i + 1) * (i % 2 ? 1.0F : -1.0F);
+    }
+    b.host[GUARD + N + 8] = 16777215.0F / (float)top.size;
+    cmn_device_write(b.memory, b.host, b.n + 2 * GUARD);
+    c->allreduce(self, &x);
+    read_block(&b, c->name);
+    for (size_t i = 0; i < N; i++) {
+        float want = (float)top.size * limits[options.compress].value / (float)(i + 1) *
+                     (i % 2 ? 1.0F : -1.0F);
+        CHECK_SAYING(fabsf(b.host[i] / want - 1) < limits[options.compress].relative,
+                     "%s, %s, at %zu: %g, not %g", c->name, world, i, (double)b.host[i],
+                     (double)want);
+    }
+    CHECK_SAYING(fabsf(b.host[N + 8] - 16777215.0F) < 5, "%s, %s, metrics: %.1f", c->name, world,
+                 (double)b.host[N + 8]);
+    free_block(&b);
+}
+
+/* Gradients are sums over images: their mean is to fit; a sum that does not is finite on no rank.
+ * One that adds 32 bits would be seen by the sums that fit. */
+static void try_sums_over_images(const struct cmn_communicator *c, void *self, const char *world)
+{
+    struct gpu_block b;
+    struct cmn_span tensor;
+    struct cmn_exchange x;
+
+    make_block(&b, 128);
+    x = exchange_of(&b, &tensor, 112);
+    x.images = 64;
+    for (int fits = 1; fits >= 0; fits--) {
+        for (size_t i = 0; i < b.n; i++) {
+            b.host[i] = i == 100 ? (fits ? 3e6F : 5e6F) / (float)top.size : 1;
+        }
+        cmn_device_write(b.data, b.host, b.n);
+        c->allreduce(self, &x);
+        cmn_device_read(b.host, b.data, b.n);
+        CHECK_SAYING(fits ? b.host[100] > 2.99e6F && b.host[100] < 3.01e6F : isinf(b.host[100]),
+                     "%s, %s: %g", c->name, world, (double)b.host[100]);
+    }
+    free_block(&b);
+}
+
+static void try_16_bits(const struct cmn_topology *place, const char *world)
+{
+    static const char *const names[] = {"pure_nccl", "single_node"};
+    struct cmn_topology here = *place;
+
+    here.device = 0;
+    for (size_t k = 0; k < COUNT(names); k++) {
+        const struct cmn_communicator *c = cmn_communicator_find(names[k]);
+        void *self = NULL;
+        if (k && here.inter_size > 1) {
+            continue;
+        }
+        CHECK_SAYING(c->open(&self, c, &here, &options) == 0, "%s, %s: %s", c->name, world,
+                     cmn_reason());
+        try_mean(c, self, world);
+        if (options.compress == CMN_COMPRESS_FP16 && place->size > 1) {
+            try_sums_over_images(c, self, world);
+        }
+        c->close(self);
+    }
+}
+
+static void sixteen_bits(void **state)
+{
+    (void)state;
+    for (int type = CMN_FP16; type <= CMN_BF16; type++) {
+        all_well();
+        options.compress = type;
+        in_every_world(try_16_bits);
+    }
+    all_well();
+    fail_on_all_ranks();
+}
+
+/* ---- one communicator, in the world as it is ---- */
+
+struct one {
+    const struct cmn_communicator *c;
+    void *self;
+    struct gpu_block b;
+    struct cmn_span tensor;
+    struct cmn_exchange x;
+};
+
+static void open_one(struct one *o, const char *name, size_t n)
+{
+    o->c = cmn_communicator_find(name);
+    CHECK_SAYING(o->c->open(&o->self, o->c, &top, &options) == 0, "%s", cmn_reason());
+    make_block(&o->b, (n + 15) / 16 * 16 + 16);
+    o->x = exchange_of(&o->b, &o->tensor, n);
+}
+
+static void close_one(struct one *o)
+{
+    o->c->close(o->self);
+    free_block(&o->b);
+    CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
+    all_well();
+    fail_on_all_ranks();
+}
+
+static void no_memory_for_16_bits(void **state)
+{
+    struct one o;
+    const char *said;
+
+    (void)state;
+    needs_the_stand_in();
+    all_well();
+    options.compress = CMN_COMPRESS_FP16;
+    open_one(&o, "pure_nccl", 112);
+    fake.no_memory = 1;
+    said = fatal_of(o.c->allreduce(o.self, &o.x));
+    CHECK_SAYING(said && strstr(said, "cudaMalloc") && !check_lost, "%s", said);
+    close_one(&o);
+}
+
+/* What is queued behind `order` finds the sums, though nobody has waited for them. */
+static void order(void **state)
+{
+    enum { TIMES = 5 };
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        struct gpu_block copy;
+        struct one o;
+        all_well();
+        open_one(&o, k ? "single_node" : "pure_nccl", 300000);
+        make_block(&copy, o.b.n);
+        for (int i = 0; i < TIMES; i++) {
+            fill_block(&copy, -1);
+            fill_block(&o.b, top.rank);
+            o.c->begin(o.self, &o.x, o.b.n);
+            CHECK(o.c->order(o.self) == 1);
+            cmn_device_copy(copy.data, o.b.data, copy.n);
+            read_block(&copy, o.c->name);
+            o.c->allreduce(o.self, &o.x);
+            for (size_t j = 0; j < copy.n; j++) {
+                CHECK(copy.host[j] == whole(j, 0) * (float)(top.size * (top.size + 1) / 2));
+            }
+        }
+        free_block(&copy);
+        close_one(&o);
+    }
+}
+
+/* Each sum of a step has its span, one after the other on the stream, within what the host saw of
+ * it. */
+static void spans(void **state)
+{
+    enum { N = 600000, SUMS = 3 };
+    struct one o;
+    struct cmn_event *e;
+    size_t n = 0, lost;
+    int64_t before, after;
+
+    (void)state;
+    all_well();
+    cmn_timeline_open(100);
+    open_one(&o, "pure_nccl", N);
+    before = (int64_t)(cmn_clock() * 1e9);
+    for (int step = 0; step < 2; step++) {
+        fill_block(&o.b, top.rank);
+        o.c->begin(o.self, &o.x, N / 2);
+        o.c->allreduce(o.self, &o.x);
+    }
+    after = (int64_t)(cmn_clock() * 1e9);
+    e = cmn_timeline_copy(&n, &lost);
+    CHECK_SAYING(e && n == 2 * (size_t)SUMS, "%zu spans: %s", n, e ? "" : cmn_reason());
+    for (size_t i = 0; e && i < n; i++) {
+        CHECK_SAYING(e[i].what == CMN_SPAN_EXCHANGE && e[i].number == (int)(i % SUMS), "span %zu",
+                     i);
+        CHECK_SAYING(e[i].background, "span %zu hides what the host does", i);
+        CHECK_SAYING(e[i].begin <= e[i].end && e[i].begin >= (i ? e[i - 1].end : before) - 10000 &&
+                         e[i].end <= after,
+                     "span %zu is out of place", i);
+    }
+    free(e);
+    cmn_timeline_close();
+    close_one(&o);
+}
+
+/* Darknet's own work, behind which the copy to the host lies. */
+static void a_copy_does_not_end(void **state)
+{
+    struct one o;
+    const char *said;
+
+    (void)state;
+    needs_the_stand_in();
+    all_well();
+    if (top.size == 1) {
+        return; /* it copies nothing */
+    }
+    options.timeout = 1;
+    open_one(&o, "flat", 6000);
+    o.c->begin(o.self, &o.x, 0);
+    fake.hangs = 1;
+    fill_block(&o.b, top.rank);
+    said = fatal_of(o.c->allreduce(o.self, &o.x));
+    CHECK_SAYING(said &&
+                     strstr(said, "a copy between GPU and CPU did not end in 1 s (cmn_timeout)"),
+                 "%s", said);
+    fake.hangs = 0;
+    close_one(&o);
+}
+
+/* ---- which one ---- */
+
+/* What the communicator of that name is refused with here, or "". */
+static const char *refusal(const char *name)
+{
+    const char *why;
+
+    snprintf(options.communicator, sizeof options.communicator, "%s", name);
+    return cmn_communicator_choose(&top, &options, &why) ? "" : cmn_reason();
+}
+
+/* On one node, where no link is slow. Without NCCL the refusals are the CPU's. */
+static void choice(void **state)
+{
+    static const struct {
+        const char *name, *says;
+        long compress;
+    } row[] = {
+        {"shm", "pure_nccl", CMN_COMPRESS_OFF},
+        {"pure_nccl", ": use flat, hierarchical or", CMN_COMPRESS_POWERSGD},
+        {"single_node", ": use flat, hierarchical or", CMN_COMPRESS_POWERSGD},
+        {"hierarchical", "or use flat", CMN_COMPRESS_POWERSGD},
+        {"non_cuda_aware", "or use flat", CMN_COMPRESS_POWERSGD},
+        {"flat", "", CMN_COMPRESS_POWERSGD},
+        {"pure_nccl", "", CMN_COMPRESS_BF16},
+        {"single_node", "", CMN_COMPRESS_BF16},
+        {"flat", "", CMN_COMPRESS_BF16},
+        {"naive", "cmn_compress", CMN_COMPRESS_BF16},
+        {"hierarchical", "or use flat", CMN_COMPRESS_BF16},
+        {"two_dimensional", "or use flat", CMN_COMPRESS_BF16},
+        {"non_cuda_aware", "or use flat", CMN_COMPRESS_BF16},
+    };
+    static const char *const nodes[] = {"hierarchical", "two_dimensional", "single_node",
+                                        "non_cuda_aware"};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(row); i++) {
+        const char *said;
+        all_well();
+        options.compress = row[i].compress;
+        said = refusal(row[i].name);
+        CHECK_SAYING(!*said == !*row[i].says && strstr(said, row[i].says), "%s: %s", row[i].name,
+                     said);
+    }
+    for (int delayed = 0; delayed < 2; delayed++) {
+        all_well();
+        options.intra = CMN_INTRA_MPI;
+        options.compress = delayed ? CMN_COMPRESS_OFF : CMN_COMPRESS_BF16;
+        options.double_buffering = delayed;
+        for (size_t i = 0; i < COUNT(nodes); i++) {
+            const char *said = refusal(nodes[i]);
+            CHECK_SAYING(strstr(said, "does not go with ranks on one node") &&
+                             strstr(said, "or use flat, which sends all the same"),
+                         "%s: %s", nodes[i], said);
+        }
+    }
+    all_well();
+    fail_on_all_ranks();
+}
+
+static void chosen(const char *name, const char *where)
+{
+    const struct cmn_communicator *c;
+    const char *why;
+
+    snprintf(options.communicator, sizeof options.communicator, "auto");
+    c = cmn_communicator_choose(&top, &options, &why);
+    CHECK_SAYING(c && !strcmp(c->name, name), "auto, %s: %s", where, c ? c->name : cmn_reason());
+}
+
+static void automatic(void **state)
+{
+    (void)state;
+    all_well();
+    chosen("pure_nccl", "as it is");
+    options.compress = CMN_COMPRESS_BF16;
+    chosen("pure_nccl", "in bf16");
+    options.compress = CMN_COMPRESS_POWERSGD;
+    chosen("flat", "compressed");
+    all_well();
+    options.intra = CMN_INTRA_MPI;
+    top.shares_gpus = 1;
+    chosen("single_node", "shared GPUs");
+    top.shares_gpus = 0;
+    all_well();
+    fail_on_all_ranks();
+}
+
+static int group(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(choice),
+        cmocka_unit_test(automatic),
+        cmocka_unit_test(same_bits),
+        cmocka_unit_test(sixteen_bits),
+        cmocka_unit_test(no_memory_for_16_bits),
+        cmocka_unit_test(order),
+        cmocka_unit_test(spans),
+        cmocka_unit_test(a_copy_does_not_end),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return gpu_main(group);
+}
