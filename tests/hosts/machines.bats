@@ -140,6 +140,9 @@ resumes() { event resume | wc -l || true; }
 # has_resumed N: it has more than N times.
 has_resumed() { (($(resumes) > $1)); }
 
+# Whether a rank that is stopped has another one that notices, and a machine that is left another one to continue on.
+are_several() { [[ $(event start | tail -n 1) == *-host\ *,* ]]; }
+
 # One of what happens to machines. A list need not change which of them are used, and a cut may be too short to be noticed.
 change() {
     local i node pid list=''
@@ -154,9 +157,8 @@ change() {
             mv hosts.new hosts
             ;;
         3) [[ -z $pid ]] || cluster_run kill -KILL "$pid" ;;
-        4 | 5) # where there is another rank, which notices, and another machine
-            [[ -z $pid || $(event start | tail -n 1) != *-host\ *,* ]] || cluster_run kill "$([[ $((RANDOM % 2)) -eq 0 ]] && echo -STOP || echo -TERM)" "$pid"
-            ;;
+        4) [[ -z $pid ]] || ! are_several || cluster_run kill -STOP "$pid" ;;
+        5) [[ -z $pid ]] || ! are_several || cluster_run kill -TERM "$pid" ;;
         6)
             cluster_run ip -n "$node" link set eth0 down
             sleep "$(random 8)"
