@@ -296,9 +296,9 @@ void cmn_share_images(int images, void (*work)(void *self, int first, int end, f
                       void *self, float *sums, int n);
 
 /* Local, not blocking. Where a forward pass on a GPU copies something to the host: whether n floats
- * of the GPU's come to `host`, and their sum to *sum, without a wait, before the micro-batch ends.
- * Where sum is NULL nobody reads them in a training, and they stay on the GPU. 0 without -cmn, and
- * where Darknet has to copy them. */
+ * of the GPU's come to `host`, and their sum to *sum (it may be NULL), without a wait, before the
+ * micro-batch ends. A detector's outputs (NULL) stay on the GPU: nobody reads them in a training. 0
+ * without -cmn, and where Darknet has to copy them. */
 int cmn_fetches_later(struct network *net, const float *device, float *host, size_t n, float *sum);
 
 /* Local. forward_network() calls it after layer i: makes progress in exchanges that are under

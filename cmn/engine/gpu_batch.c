@@ -370,7 +370,9 @@ void cmn_gpu_batch_answer(struct network *net)
     for (int i = 0; i < batch.questions; i++) {
         const struct question *q = &batch.question[i];
         memcpy(q->host, q->locked, q->n * sizeof *q->host);
-        *q->sum = sum_array(q->host, (int)q->n);
+        if (q->sum) {
+            *q->sum = sum_array(q->host, (int)q->n);
+        }
     }
     batch.questions = 0;
     cmn_tree_add_losses(net);

@@ -48,7 +48,7 @@ void cmn_gpu_batch_take(size_t number);
  * many copies are pending. */
 int cmn_gpu_batch_ask(const float *device, float *host, size_t n, float *sum);
 
-/* Blocking if something was asked for. Copies the floats to `host`, and their sum to *sum, and updates the network's loss from the losses of its layers. */
+/* Blocking if something was asked for. Copies the floats to `host`, and their sum to *sum unless it is NULL, and updates the network's loss from the losses of its layers. */
 void cmn_gpu_batch_answer(struct network *net);
 
 /* Blocking. Frees everything, except the memory that the network uses now. */

@@ -462,7 +462,9 @@ void cmn_share_images(int images, void (*work)(void *self, int first, int end, f
 
 int cmn_fetches_later(struct network *net, const float *device, float *host, size_t n, float *sum)
 {
-    return net->train && trains_on_gpu(net) && (!sum || cmn_gpu_batch_ask(device, host, n, sum));
+    int unread = !sum && cmn_tree_layer(&net->layers[net->n - 1]).finds_boxes;
+
+    return net->train && trains_on_gpu(net) && (unread || cmn_gpu_batch_ask(device, host, n, sum));
 }
 
 void cmn_after_forward(struct network *net, int i)

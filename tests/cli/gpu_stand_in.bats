@@ -329,9 +329,9 @@ waits() {
             more=$(FAKE_SEED=$seed waits 16 "subdivisions=$subdivisions" -cmn_communicator pure_nccl)
             echo "$few; $more"
             # The loader is a batch ahead of the last one, and in the first two steps may be early.
-            # Back come the loss of each micro-batch, marks and metrics; no outputs.
+            # Back come loss and outputs of each micro-batch, marks and metrics.
             awk -v few="$few" -v n="$subdivisions" '{ split(few, a); all = $6 - a[6]; ahead = $7 - a[7]; back = $8 - a[8]
-                exit !(all >= 20 * n - 4 && all <= 20 * n + 4 && ahead >= 16 && ahead <= 24 && back == 10 * (n + 2)) }' <<<"$more"
+                exit !(all >= 20 * n - 4 && all <= 20 * n + 4 && ahead >= 16 && ahead <= 24 && back == 10 * (2 * n + 2)) }' <<<"$more"
             keep conv "$subdivisions-$seed"
             cmp "$subdivisions-1.weights" "$subdivisions-$seed.weights"
         done
