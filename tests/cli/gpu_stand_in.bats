@@ -138,9 +138,11 @@ as_on_cpu() {
     rm -rf out
     # shellcheck disable=SC2086  # keys and their values
     on_cpu train_on "$ranks" "$net.cfg" -cmn_communicator flat ${keys#*| }
+    jq -c '[.[]."main/accuracy"]' "out/$net.json" >accuracy
     for name in "$net" "${net}_ema"; do [[ ! -f out/$name.weights ]] || keep "$name" "cpu-$name"; done
     # shellcheck disable=SC2086
     train_on "$ranks" "$net.cfg" -cmn_verify 1 -cmn_checkpoint 5 ${keys/| /}
+    jq -c '[.[]."main/accuracy"]' "out/$net.json" | diff accuracy -
     for name in "$net" "${net}_ema"; do
         [[ ! -f out/$name.weights ]] || { keep "$name" "gpu-$name" && assert_close "cpu-$name.weights" "gpu-$name.weights" 1e-5; }
     done
