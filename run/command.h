@@ -15,7 +15,7 @@ struct cmn_command {
 /* Reads words and cfg. */
 void cmn_command_read(struct cmn_command *c, char **word);
 
-/* Whether the word names Darknet, in whatever folder. */
+/* Returns whether the word names Darknet, in whatever folder. */
 int cmn_command_is_darknet(const char *word);
 
 /* Whether the word is a program here: a file that may be executed, or one of PATH. */

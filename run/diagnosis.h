@@ -76,7 +76,7 @@ int cmn_observed_blind(const struct cmn_observed *o);
 enum cmn_outcome {
     CMN_DONE,    /* well */
     CMN_STOPPED, /* somebody asked for it */
-    CMN_MOVES,   /* the ranks have saved, to continue on other machines */
+    CMN_MOVES,   /* the ranks have ended, to continue on other machines */
     CMN_WRONG,   /* the next attempt would end that way, too: input, disk, a missing program */
     CMN_FAILED,  /* a rank or a machine failed: worth another attempt */
     CMN_CRASHED  /* the same, but the program itself or its surroundings may be the cause */

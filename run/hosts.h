@@ -5,7 +5,7 @@
 enum { CMN_HOST_NAME = 256, CMN_HOST_WHY = 256 };
 enum { CMN_GOOD = -1, CMN_FAILURES = 2 };
 
-/* Whether a machine has answered when it was asked last. */
+/* This says how a machine has answered when it was asked last. */
 enum cmn_gone {
     CMN_HOST_HERE,
     CMN_HOST_GONE, /* it has not, or was not asked yet */

@@ -53,7 +53,7 @@ static int start(struct question *q, char *const *argv, int with_errors)
     return 0;
 }
 
-/* What fd has. The caller frees. */
+/* Returns the text that fd has; the caller frees it. */
 static char *text_of(int fd)
 {
     char *text = cmn_run_realloc(NULL, TEXT_MAX, 1);

@@ -157,7 +157,7 @@ static void leave(struct run *r, const struct cmn_observed *o, struct cmn_diagno
                             h->slots);
         }
     }
-    snprintf(d->what, sizeof d->what, "the ranks have saved, to continue on other machines");
+    snprintf(d->what, sizeof d->what, "the ranks have ended, to continue on other machines");
 }
 
 /* A machine that has come counts as good once an attempt with it has written a checkpoint. Until

@@ -93,7 +93,7 @@ static long number(int option, const char *value, long low)
     return n;
 }
 
-/* As a shell separates words, but no command is run. */
+/* Separates the words as a shell does, but runs no command. */
 static void add_mpi(struct cmn_run_options *o, const char *value)
 {
     static wordexp_t words;

@@ -353,15 +353,15 @@ struct cmn_device_mail {
     void *sent, *answered, *fetched;
 };
 
-/* For what is fetched beside all other work; all mails share it. */
-static void *postman;
+/* All mails fetch on this stream, beside all other work. */
+static void *fetch_stream;
 static int mails;
 
 struct cmn_device_mail *cmn_device_mail_open(size_t floats)
 {
     struct cmn_device_mail *m = cmn_calloc(1, sizeof *m);
 
-    postman = mails++ ? postman : cmn_device_stream_open();
+    fetch_stream = mails++ ? fetch_stream : cmn_device_stream_open();
     m->floats = floats;
     if (cmn_device_host_memory(&m->locked, 2 * floats)) {
         cmn_fatal_reason();
@@ -378,7 +378,7 @@ void cmn_device_mail_close(struct cmn_device_mail *m)
         cmn_device_host_free(m->locked);
         free(m);
         if (!--mails) {
-            cmn_device_stream_close(postman);
+            cmn_device_stream_close(fetch_stream);
         }
     }
 }
@@ -396,7 +396,7 @@ void cmn_device_mail_fetch(struct cmn_device_mail *m, float *host, const float *
 {
     float *locked = m->locked + m->floats;
 
-    cmn_device_copy_beside(postman, locked, device, n, 1, &m->fetched);
+    cmn_device_copy_beside(fetch_stream, locked, device, n, 1, &m->fetched);
     cmn_device_await(m->fetched);
     memcpy(host, locked, n * sizeof *host);
 }
@@ -444,7 +444,7 @@ static int find_sharing(const struct cmn_topology *t, int device)
             continue;
         }
         same = memcmp(all[i].uuid, mine->uuid, sizeof mine->uuid) ? same : i;
-        /* With names of their own the processes are on other hosts to NCCL. */
+        /* NCCL takes processes with different NCCL_HOSTIDs for ones on different hosts. */
         shares |= !memcmp(all[i].bus, mine->bus, sizeof mine->bus) && !getenv("NCCL_HOSTID");
     }
     free(all);
@@ -471,7 +471,8 @@ int cmn_device_choose(const struct cmn_topology *t)
 static int find_sharing(const struct cmn_topology *t, int device)
 {
     (void)t;
-    return device >= 0; /* there is none */
+    (void)device;
+    return 0;
 }
 
 #endif

@@ -40,7 +40,7 @@ setup() {
     [[ $(grep -m 1 '^## ' "$REPO/CHANGELOG.md") == "## $version" ]]
 }
 
-@test "debian/control has what setup/packages names for the build, but for what every build has" {
+@test "debian/control has what setup/packages names for the build, except what every build has" {
     needed=$(awk '$2 ~ /^(build|tensorboard|onednn)(,|$)/ && $1 !~ /^(gcc|make|libc6-dev|patch|xz-utils)$/ { print " " $1 "," }' "$REPO/setup/packages")
     [[ $(wc -l <<<"$needed") -gt 9 ]]
     diff <(sort <<<"$needed") <(sed -n '/^Build-Depends:/,/^Standards/s/^ / /p' "$REPO/debian/control" | sort)

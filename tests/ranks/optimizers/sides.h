@@ -237,7 +237,7 @@ static inline void hand_over(struct side *from, struct side *to)
     }
 }
 
-/* Two trainings; the second is stopped in between, and goes on in a third with what was saved, at which
+/* Two trainings; the second is stopped in between, and continues in a third with what was saved, at which
  * `look` looks. */
 static inline void restart(const struct cmn_topology *t, const struct cmn_options *o,
                            const char *what,
