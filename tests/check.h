@@ -17,6 +17,50 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
+/* TEST(name) { … } is a test, and TESTS(before, after) at the file's end the program that runs its
+ * tests in their order, each between these two functions. */
+static struct CMUnitTest check_tests[64];
+static size_t check_count;
+static void (*check_before)(void), (*check_after)(void);
+
+#define TEST(test)                                                                       \
+    static void test(void **check_state);                                                \
+    static __attribute__((constructor)) void test##_is_a_test(void)                      \
+    {                                                                                    \
+        check_tests[check_count++] = (struct CMUnitTest){#test, test, NULL, NULL, NULL}; \
+    }                                                                                    \
+    static void test(void **check_state __attribute__((unused)))
+#define TESTS(before, after)             \
+    int main(void)                       \
+    {                                    \
+        return check_run(before, after); \
+    }
+
+static inline int check_set_up(void **state)
+{
+    (void)state;
+    check_before();
+    return 0;
+}
+
+static inline int check_tear_down(void **state)
+{
+    (void)state;
+    check_after();
+    return 0;
+}
+
+static inline int check_run(void (*before)(void), void (*after)(void))
+{
+    check_before = before;
+    check_after = after;
+    for (size_t i = 0; i < check_count; i++) {
+        check_tests[i].setup_func = before ? check_set_up : NULL;
+        check_tests[i].teardown_func = after ? check_tear_down : NULL;
+    }
+    return _cmocka_run_group_tests("tests", check_tests, check_count, NULL, NULL);
+}
+
 /* Fails unless `part` stands in `text`; says both. */
 static inline void check_contains(const char *text, const char *part)
 {

@@ -2,72 +2,11 @@
 #ifndef TESTS_CHECKPOINTS_H
 #define TESTS_CHECKPOINTS_H
 
-#include <dirent.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include "folder.h"
 
-#include "check.h"
+#include "base/log.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/writer.h"
-#include "base/log.h"
-
-static char folder[2048];
-
-static inline int checkpoints_setup(void **state)
-{
-    const char *tmp = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
-
-    (void)state;
-    snprintf(folder, sizeof folder, "%s/cmn-checkpoint-XXXXXX", tmp);
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static inline char *checkpoints_path(const char *file)
-{
-    static char path[4096];
-
-    snprintf(path, sizeof path, "%s/%s", folder, file);
-    return path;
-}
-
-/* How many entries there are. */
-static inline int checkpoints_files(void)
-{
-    DIR *d = opendir(folder);
-    struct dirent *e;
-    int n = 0;
-
-    assert_non_null(d);
-    while ((e = readdir(d))) {
-        if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) {
-            n++;
-        }
-    }
-    closedir(d);
-    return n;
-}
-
-/* After a test: the folder is empty. */
-static inline int checkpoints_empty(void **state)
-{
-    DIR *d = opendir(folder);
-    struct dirent *e;
-
-    (void)state;
-    while (d && (e = readdir(d))) {
-        unlinkat(dirfd(d), e->d_name, 0);
-    }
-    if (d) {
-        closedir(d);
-    }
-    return 0;
-}
-
-static inline int checkpoints_teardown(void **state)
-{
-    (void)state;
-    return rmdir(folder);
-}
 
 /* A tensor with these bytes. */
 static inline void checkpoints_add(struct cmn_snapshot *s, const char *name, int rank,

@@ -13,13 +13,13 @@
 /* Writes `text` to a file of its own below TMPDIR; the caller removes and frees the name. */
 static inline char *nets_file(const char *text)
 {
-    const char *folder = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
-    size_t bytes = strlen(folder) + 32;
+    const char *tmp = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
+    size_t bytes = strlen(tmp) + 32;
     char *name = malloc(bytes);
     FILE *file;
     int fd;
 
-    snprintf(name, bytes, "%s/cmn-test-XXXXXX", folder);
+    snprintf(name, bytes, "%s/cmn-test-XXXXXX", tmp);
     fd = mkstemp(name);
     file = fd < 0 ? NULL : fdopen(fd, "w");
     if (!file || fputs(text, file) < 0 || fclose(file)) {

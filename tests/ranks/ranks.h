@@ -13,9 +13,11 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "config/options.h"
 #include "mpi/topology.h"
 
 static struct cmn_topology top;
+static struct cmn_options options;
 static char failure[1024];
 
 #define CHECK(condition) CHECK_SAYING(condition, "%s", "")
@@ -114,6 +116,7 @@ static inline int ranks_main(int (*run)(void))
 
     MPI_Init(NULL, NULL);
     cmn_topology_open(&top);
+    cmn_options_default(&options);
     tap = top.rank ? "/dev/null" : tap;
     if (tap && !freopen(tap, "w", stdout)) {
         return 1;
@@ -123,5 +126,15 @@ static inline int ranks_main(int (*run)(void))
     MPI_Finalize();
     return result;
 }
+
+#define RANK_TESTS(before, after)        \
+    static int between(void)             \
+    {                                    \
+        return check_run(before, after); \
+    }                                    \
+    int main(void)                       \
+    {                                    \
+        return ranks_main(between);      \
+    }
 
 #endif

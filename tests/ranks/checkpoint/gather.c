@@ -101,7 +101,7 @@ static void check_file(const struct cmn_checkpoint_file *f)
     }
 }
 
-static void all_come_back(void **state)
+TEST(all_come_back)
 {
     struct cmn_snapshot *s = top.rank ? NULL : cmn_snapshot_new();
     struct cmn_checkpoint_origin by = {.ranks = top.size, .same_ranks = 1, .same_nodes = 1};
@@ -110,7 +110,6 @@ static void all_come_back(void **state)
     unsigned char *bytes = NULL;
     int items;
 
-    (void)state;
     fill();
     items = list(item);
     sent = 0;
@@ -139,12 +138,11 @@ static void all_come_back(void **state)
 }
 
 /* Rank 0 has no memory for it: nobody sends, and all go on. */
-static void without_a_snapshot(void **state)
+TEST(without_a_snapshot)
 {
     struct cmn_checkpoint_item item[3];
     int items;
 
-    (void)state;
     fill();
     items = list(item);
     sent = 0;
@@ -153,17 +151,4 @@ static void without_a_snapshot(void **state)
     fail_on_all_ranks();
 }
 
-static int group(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_come_back),
-        cmocka_unit_test(without_a_snapshot),
-    };
-
-    return cmocka_run_group_tests_name("gather", tests, NULL, NULL);
-}
-
-int main(void)
-{
-    return ranks_main(group);
-}
+RANK_TESTS(NULL, NULL)

@@ -8,8 +8,6 @@
 
 enum { ALIGN = 16, GUARD = 32, TENSORS = 4, METRICS = 16 };
 
-static struct cmn_options options;
-
 /* Where an exchange happens: named in messages. */
 struct place {
     const struct cmn_communicator *c;
@@ -217,9 +215,8 @@ static void exchange_everywhere(const struct cmn_topology *t, const char *shape)
 }
 
 /* What runs in this program is all that does not refuse; the test `choice` knows which ones may. */
-static void sums(void **state)
+TEST(sums)
 {
-    (void)state;
     refused[0] = '\0';
     in_every_world(exchange_everywhere);
     printf("# refused somewhere:%s\n", refused[0] ? refused : " none");
@@ -257,9 +254,8 @@ static void compare_with_naive(const struct cmn_topology *t, const char *shape)
 }
 
 /* Communicators agree with each other to the last bits but a few. */
-static void agree_with_naive(void **state)
+TEST(agree_with_naive)
 {
-    (void)state;
     in_every_world(compare_with_naive);
     fail_on_all_ranks();
 }
@@ -271,14 +267,13 @@ static const struct cmn_communicator *choose_on(const struct cmn_topology *t, co
     return cmn_communicator_choose(t, &options, why);
 }
 
-static void dummy_exchanges_nothing(void **state)
+TEST(dummy_exchanges_nothing)
 {
     const size_t length[] = {1000};
     const char *why;
     struct place place = {.c = choose_on(&top, "dummy", &why), .t = &top, .shape = "as it is"};
     struct world w;
 
-    (void)state;
     CHECK(place.c && !place.c->sums);
     CHECK(place.c->open(&place.self, place.c, &top, &options) == 0);
     make_world(&w, &place, length, 1);
@@ -317,12 +312,11 @@ static void choose_everything(const struct cmn_topology *t, const char *shape)
     }
 }
 
-static void choice(void **state)
+TEST(choice)
 {
     const struct cmn_communicator *c;
     const char *why = NULL;
 
-    (void)state;
     in_every_world(choose_everything);
     CHECK(!choose_on(&top, "ring", &why));
     CHECK(strstr(cmn_reason(), "ring"));
@@ -355,29 +349,10 @@ static void choose_automatically(const struct cmn_topology *t, const char *shape
     printf("# nodes %s: %s, %s\n", shape, mine, why);
 }
 
-static void automatic(void **state)
+TEST(automatic)
 {
-    (void)state;
     in_every_world(choose_automatically);
     fail_on_all_ranks();
 }
 
-static int group(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums),
-
-        cmocka_unit_test(agree_with_naive),
-        cmocka_unit_test(dummy_exchanges_nothing),
-        cmocka_unit_test(choice),
-        cmocka_unit_test(automatic),
-    };
-
-    cmn_options_default(&options);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
-int main(void)
-{
-    return ranks_main(group);
-}
+RANK_TESTS(NULL, NULL)

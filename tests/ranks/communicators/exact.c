@@ -14,7 +14,6 @@ static size_t messages, bytes; /* of this rank, by MPI_Isend */
 static int to_neighbours;      /* of them to ranks of the same node */
 
 static const char *const names[] = {"flat", "shm", "two_dimensional", "hierarchical"};
-static struct cmn_options options;
 
 /* Where that happens: the world, or nodes that it stands for. */
 static const struct cmn_topology *at;
@@ -236,9 +235,8 @@ static void try_sums_at(const struct cmn_topology *t, const char *name)
     try_sums(257, 5);
 }
 
-static void has_the_bits_of_the_tree(void **state)
+TEST(has_the_bits_of_the_tree)
 {
-    (void)state;
     in_every_world(try_sums_at);
     fail_on_all_ranks();
 }
@@ -332,20 +330,18 @@ static void count_nodes(const struct cmn_topology *t, const char *name)
     }
 }
 
-static void nodes_send_what_it_says(void **state)
+TEST(nodes_send_what_it_says)
 {
-    (void)state;
     in_every_world(count_nodes);
     fail_on_all_ranks();
 }
 
 /* A step ends with all of its micro-batches. */
-static void misses_no_micro_batch(void **state)
+TEST(misses_no_micro_batch)
 {
     enum { FLOATS = 160 };
     struct sums s;
 
-    (void)state;
     at = &top;
     open_sums(&s, "shm", 2 * top.size, FLOATS);
     cmn_accumulation_add(s.accumulation, s.x.block.data);
@@ -358,9 +354,8 @@ static void misses_no_micro_batch(void **state)
 }
 
 /* Each has a rank, in order, and no rank has two more than another. */
-static void deals_out_all_micro_batches(void **state)
+TEST(deals_out_all_micro_batches)
 {
-    (void)state;
     for (int ranks = 1; ranks <= 9; ranks++) {
         for (int n = 1; n <= MOST; n++) {
             CHECK(cmn_sum_tree_first(n, 0, ranks) == 0);
@@ -376,19 +371,4 @@ static void deals_out_all_micro_batches(void **state)
     fail_on_all_ranks();
 }
 
-static int run(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(deals_out_all_micro_batches),
-        cmocka_unit_test(has_the_bits_of_the_tree),
-        cmocka_unit_test(nodes_send_what_it_says),
-        cmocka_unit_test(misses_no_micro_batch),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
-int main(void)
-{
-    return ranks_main(run);
-}
+RANK_TESTS(NULL, NULL)

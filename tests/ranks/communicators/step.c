@@ -164,21 +164,10 @@ static void all_layers(const struct cmn_topology *t, const char *name)
     }
 }
 
-static void as_darknet_updates(void **state)
+TEST(as_darknet_updates)
 {
-    (void)state;
     in_every_world(all_layers);
     fail_on_all_ranks();
 }
 
-static int group(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(as_darknet_updates)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
-int main(void)
-{
-    return ranks_main(group);
-}
+RANK_TESTS(NULL, NULL)

@@ -5,7 +5,7 @@
 static const struct form few[] = {{10, 0},         {64 * 100, 64}, {300, 0},     {200 * 350, 200},
                                   {40 * 1000, 40}, {66000, 0},     {4096, 4096}, {4100, 1}};
 
-static void carries(const struct cmn_compressor *compressor)
+OF_EACH(carries)
 {
     struct work w;
 
@@ -21,7 +21,7 @@ static void carries(const struct cmn_compressor *compressor)
 }
 
 /* Many shards in flight; each rank polls now and then, at times of its own. */
-static void keeps_order(const struct cmn_compressor *compressor)
+OF_EACH(keeps_order)
 {
     struct form many[MOST];
     struct work w;
@@ -60,7 +60,7 @@ static void keeps_order(const struct cmn_compressor *compressor)
 
 /* What is not sent is sent later: with gradients of zero nothing is left over after a while, and
  * all has come. */
-static void loses_nothing(const struct cmn_compressor *compressor)
+OF_EACH(loses_nothing)
 {
     static const struct form small[] = {{24 * 300, 24}, {20, 0}, {5000, 0}, {300 * 20, 300}};
     struct work w;
@@ -96,7 +96,7 @@ static void loses_nothing(const struct cmn_compressor *compressor)
 
 /* The same gradient again and again: what has come is that gradient on the average, the more the
  * longer. */
-static void follows_a_constant(const struct cmn_compressor *compressor)
+OF_EACH(follows_a_constant)
 {
     static const struct form small[] = {{40 * 150, 40}, {9000, 0}};
     double *want, *got, size = 0, off = 0;
@@ -130,7 +130,7 @@ static void follows_a_constant(const struct cmn_compressor *compressor)
     end_work(&w);
 }
 
-static void agrees(const struct cmn_compressor *compressor)
+OF_EACH(agrees)
 {
     float *first = NULL;
     struct work w;
@@ -200,7 +200,7 @@ static void shows(const struct cmn_compressor *compressor, float bad, size_t at,
     end_work(&w);
 }
 
-static void shows_what_is_not_finite(const struct cmn_compressor *compressor)
+OF_EACH(shows_what_is_not_finite)
 {
     const float bad[] = {NAN, INFINITY, -INFINITY};
 
@@ -213,7 +213,7 @@ static void shows_what_is_not_finite(const struct cmn_compressor *compressor)
 }
 
 /* Three steps, a copy of the state, three more; they come out the same when begun from the copy. */
-static void continues_from_its_state(const struct cmn_compressor *compressor)
+OF_EACH(continues_from_its_state)
 {
     struct cmn_state state;
     struct work w;
@@ -250,37 +250,4 @@ static void continues_from_its_state(const struct cmn_compressor *compressor)
     end_work(&w);
 }
 
-#define TEST(name)                       \
-    static void name##_all(void **state) \
-    {                                    \
-        (void)state;                     \
-        for_all(name);                   \
-    }
-TEST(carries)
-TEST(keeps_order)
-TEST(loses_nothing)
-TEST(follows_a_constant)
-TEST(agrees)
-TEST(shows_what_is_not_finite)
-TEST(continues_from_its_state)
-
-static int run(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(carries_all),
-        cmocka_unit_test(keeps_order_all),
-        cmocka_unit_test(loses_nothing_all),
-        cmocka_unit_test(follows_a_constant_all),
-        cmocka_unit_test(agrees_all),
-        cmocka_unit_test(shows_what_is_not_finite_all),
-        cmocka_unit_test(continues_from_its_state_all),
-    };
-
-    cmn_options_default(&options);
-    return cmocka_run_group_tests_name("compressors", tests, NULL, NULL);
-}
-
-int main(void)
-{
-    return ranks_main(run);
-}
+RANK_TESTS(NULL, NULL)

@@ -10,8 +10,6 @@
 
 enum { MOST = 64, METRICS = 16 };
 
-static struct cmn_options options;
-
 /* A compressor at work on a block. */
 struct work {
     const struct cmn_compressor *compressor;
@@ -152,5 +150,14 @@ static inline void for_all(void (*test)(const struct cmn_compressor *compressor)
     }
     fail_on_all_ranks();
 }
+
+/* OF_EACH(name) { … } is a test of each `compressor`. */
+#define OF_EACH(test)                                          \
+    static void test(const struct cmn_compressor *compressor); \
+    TEST(test##_of_each)                                       \
+    {                                                          \
+        for_all(test);                                         \
+    }                                                          \
+    static void test(const struct cmn_compressor *compressor)
 
 #endif

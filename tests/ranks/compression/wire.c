@@ -29,7 +29,7 @@ static unsigned long long documented(const char *name, const struct cmn_shard *s
     return dense_bytes(shard->n, strstr(name, "16") && !shard->exact ? 2 : 4);
 }
 
-static void sends_what_it_says(const struct cmn_compressor *compressor)
+OF_EACH(sends_what_it_says)
 {
     enum { STEPS = 8 };
     const long rank = options.compress_rank;
@@ -55,7 +55,7 @@ static void sends_what_it_says(const struct cmn_compressor *compressor)
 }
 
 /* Small tensors and the metrics: numbers that no 16 bits hold. */
-static void leaves_small_tensors_exact(const struct cmn_compressor *compressor)
+OF_EACH(leaves_small_tensors_exact)
 {
     static const struct form small[] = {{10, 0}, {4095, 0}, {9 * 400, 9}, {1, 0}};
     struct work w;
@@ -82,7 +82,7 @@ static void leaves_small_tensors_exact(const struct cmn_compressor *compressor)
 
 /* Rank 0 does not come. The others would end the job, and say why; when it comes after all, all
  * is summed. */
-static void does_not_wait_for_ever(const struct cmn_compressor *compressor)
+OF_EACH(does_not_wait_for_ever)
 {
     struct work w;
     long timeout = options.timeout;
@@ -120,13 +120,12 @@ static void does_not_wait_for_ever(const struct cmn_compressor *compressor)
 
 /* powersgd: the directions in which all ranks look are the same, else a sum of what they see
  * means nothing. */
-static void directions_agree(void **unused)
+TEST(directions_agree)
 {
     const struct cmn_compressor *compressor = NULL;
     struct cmn_state state;
     struct work w;
 
-    (void)unused;
     for (int i = 0;
          (compressor = cmn_compressor_at(i)) && strcmp(compressor->name, "powersgd") != 0; i++) {
     }
@@ -145,30 +144,4 @@ static void directions_agree(void **unused)
     fail_on_all_ranks();
 }
 
-#define TEST(name)                       \
-    static void name##_all(void **state) \
-    {                                    \
-        (void)state;                     \
-        for_all(name);                   \
-    }
-TEST(sends_what_it_says)
-TEST(leaves_small_tensors_exact)
-TEST(does_not_wait_for_ever)
-
-static int run(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sends_what_it_says_all),
-        cmocka_unit_test(leaves_small_tensors_exact_all),
-        cmocka_unit_test(does_not_wait_for_ever_all),
-        cmocka_unit_test(directions_agree),
-    };
-
-    cmn_options_default(&options);
-    return cmocka_run_group_tests_name("compressors_wire", tests, NULL, NULL);
-}
-
-int main(void)
-{
-    return ranks_main(run);
-}
+RANK_TESTS(NULL, NULL)

@@ -77,19 +77,17 @@ static void test_node(const struct cmn_topology *t, const char *name)
     cmn_image_cache_close();
 }
 
-static void the_ranks_of_a_node_share(void **state)
+TEST(the_ranks_of_a_node_share)
 {
-    (void)state;
     in_every_world(test_node);
     fail_on_all_ranks();
 }
 
 /* The first rank's limit counts, for all ranks of its node together. */
-static void the_limit_is_that_of_a_node(void **state)
+TEST(the_limit_is_that_of_a_node)
 {
     int kept = 0, limit = EACH / 2;
 
-    (void)state;
     cmn_image_cache_open(&top, (size_t)(top.rank == 0 ? limit : 1000) * 2 * RECORD, "");
     keep_mine(&top);
     for (int rank = 0; rank < top.size && top.inter_size == 1; rank++) {
@@ -102,11 +100,10 @@ static void the_limit_is_that_of_a_node(void **state)
 }
 
 /* A name of the one folder is another image in the other: each rank has its own part. */
-static void ranks_in_different_folders_share_nothing(void **state)
+TEST(ranks_in_different_folders_share_nothing)
 {
     char before[PATH_MAX];
 
-    (void)state;
     CHECK(getcwd(before, sizeof before) && !chdir(top.rank == 0 ? "/" : before));
     cmn_image_cache_open(&top, (size_t)1 << 20, "");
     keep_mine(&top);
@@ -119,12 +116,11 @@ static void ranks_in_different_folders_share_nothing(void **state)
     fail_on_all_ranks();
 }
 
-static void they_share_a_file_in_a_folder(void **state)
+TEST(they_share_a_file_in_a_folder)
 {
     char folder[PATH_MAX] = "";
     char *name;
 
-    (void)state;
     if (top.rank == 0) {
         name = nets_file("");
         unlink(name);
@@ -144,19 +140,4 @@ static void they_share_a_file_in_a_folder(void **state)
     fail_on_all_ranks();
 }
 
-static int group(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_ranks_of_a_node_share),
-        cmocka_unit_test(the_limit_is_that_of_a_node),
-        cmocka_unit_test(ranks_in_different_folders_share_nothing),
-        cmocka_unit_test(they_share_a_file_in_a_folder),
-    };
-
-    return cmocka_run_group_tests_name("image cache", tests, NULL, NULL);
-}
-
-int main(void)
-{
-    return ranks_main(group);
-}
+RANK_TESTS(NULL, NULL)

@@ -8,7 +8,6 @@
 
 enum { FILTERS = 1000 };
 
-static struct cmn_options options;
 static double count, before, whole; /* values of this rank, of the ranks before it, of all */
 
 /* Rank r has `first` + r values. Rank 0 may have a single one. */
@@ -105,21 +104,19 @@ static void in_world(const struct cmn_topology *t, const char *name)
     }
 }
 
-static void closed_forms(void **state)
+TEST(closed_forms)
 {
-    (void)state;
     in_every_world(in_world);
     fail_on_all_ranks();
 }
 
 /* Many exchanges in a row, in which ranks are late in turns: nobody reads what is not there
  * yet, or not there any more. */
-static void many_in_a_row(void **state)
+TEST(many_in_a_row)
 {
     struct cmn_batch_norm *norm;
     double sum = top.size * (top.size - 1) / 2.0;
 
-    (void)state;
     options.intra = CMN_INTRA_AUTO;
     norm = cmn_batch_norm_open(&top, &options, 2, 1);
     for (int turn = 0; turn < 500; turn++) {
@@ -155,11 +152,10 @@ static void refuse(void *self)
 }
 
 /* The background exchange progresses while a rank waits; when it fails, so does the wait. */
-static void waiting(void **state)
+TEST(waiting)
 {
     const long intra[] = {CMN_INTRA_AUTO, CMN_INTRA_MPI};
 
-    (void)state;
     for (size_t k = 0; k < COUNT(intra); k++) {
         struct cmn_batch_norm *norm;
         float a = 1, b = 1;
@@ -184,13 +180,12 @@ static void waiting(void **state)
     }
 }
 
-static void too_many(void **state)
+TEST(too_many)
 {
     struct cmn_batch_norm *norm;
     const char *fatal;
     float a[2] = {0}, b[2] = {0};
 
-    (void)state;
     options.intra = CMN_INTRA_AUTO;
     norm = cmn_batch_norm_open(&top, &options, 1, 1);
     fatal = fatal_of(cmn_batch_norm_forward(norm, a, b, 2, 1));
@@ -200,18 +195,4 @@ static void too_many(void **state)
     fail_on_all_ranks();
 }
 
-static int group(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(closed_forms), cmocka_unit_test(many_in_a_row), cmocka_unit_test(too_many),
-        cmocka_unit_test(waiting), /* last: what it ends early is not finished */
-    };
-
-    cmn_options_default(&options);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
-int main(void)
-{
-    return ranks_main(group);
-}
+RANK_TESTS(NULL, NULL)

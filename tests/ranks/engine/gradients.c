@@ -30,9 +30,8 @@ static void close_net(void)
     nets_free(net);
 }
 
-static void broadcast(void **state)
+TEST(broadcast)
 {
-    (void)state;
     open_net(NET "adam=1\n" CONV TAIL);
     *net->seen = 5000000000UL + (unsigned long)top.rank;
     cmn_net_set_updates(cmn_net_of(net), 40 + top.rank);
@@ -56,12 +55,12 @@ static void broadcast(void **state)
 
 /* Each change, made on the last rank alone, is found there and its first difference is named. */
 /* The message with which the comparison ends the job, or NULL. */
-static const char *difference(const char *options)
+static const char *difference(const char *said)
 {
-    return fatal_of(cmn_replicas_compare(&g, cmn_net_of(net), options, &top));
+    return fatal_of(cmn_replicas_compare(&g, cmn_net_of(net), said, &top));
 }
 
-static void compare(void **state)
+TEST(compare)
 {
     static const struct {
         const char *cfg, *options, *named;
@@ -76,7 +75,6 @@ static void compare(void **state)
         {NET CONV "[connected]\noutput=5\n[logistic]\n", OPTIONS, "layer 2"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(change); i++) {
         int last = top.rank == top.size - 1 && top.size > 1;
         const char *fatal;
@@ -92,11 +90,10 @@ static void compare(void **state)
     fail_on_all_ranks();
 }
 
-static void verify(void **state)
+TEST(verify)
 {
     struct cmn_nonfinite bad;
 
-    (void)state;
     open_net(NET CONV TAIL);
     CHECK(top.size == 1 || cmn_replicas_verify(&g, cmn_net_of(net), &top, &bad) == -1);
     cmn_replicas_broadcast(&g, cmn_net_of(net), &top);
@@ -155,12 +152,11 @@ int MPI_Allgather(const void *from, int n, MPI_Datatype sent, void *to, int each
 
 /* A count, and mean and squares of 7 filters in doubles, ceil(log2 N) times on the rank that
  * receives most: with 1024 ranks that is 10 times, not 1023. */
-static void statistics_by_a_tree(void **state)
+TEST(statistics_by_a_tree)
 {
     const double mean = top.size - 1, spread = (top.size * top.size - 1) / 3.0;
     size_t rounds = 0;
 
-    (void)state;
     while (1 << rounds < top.size) {
         rounds++;
     }
@@ -189,11 +185,10 @@ static void statistics_by_a_tree(void **state)
 }
 
 /* Rank r has r + 1 images. Of all of them: sums of r, r * r and so on, in closed form. */
-static void statistics(void **state)
+TEST(statistics)
 {
     const double n = top.size;
 
-    (void)state;
     for (int even = 0; even < 2; even++) {
         double mean = even ? (n - 1) / 2 : (2 * n - 2) / 3;
         double square = even ? (n - 1) * (2 * n - 1) / 6 : (n - 1) * (3 * n - 2) / 6;
@@ -221,11 +216,10 @@ static void statistics(void **state)
 }
 
 /* So that cmn_sync_bn, with which they are the same anyway, may save whenever it likes. */
-static void equal_statistics_stay(void **state)
+TEST(equal_statistics_stay)
 {
     const float mean[3] = {0.1F, -7.7F, 1e-30F}, variance[3] = {0.3F, 1e10F, 3e-20F};
 
-    (void)state;
     open_net(NET CONV TAIL);
     g.images = 7 + top.rank % 2;
     memcpy(net->layers[0].rolling_mean, mean, sizeof mean);
@@ -237,21 +231,4 @@ static void equal_statistics_stay(void **state)
     fail_on_all_ranks();
 }
 
-static int group(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(broadcast),
-        cmocka_unit_test(compare),
-        cmocka_unit_test(verify),
-        cmocka_unit_test(statistics),
-        cmocka_unit_test(statistics_by_a_tree),
-        cmocka_unit_test(equal_statistics_stay),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
-int main(void)
-{
-    return ranks_main(group);
-}
+RANK_TESTS(NULL, NULL)

@@ -1,6 +1,7 @@
 /* The evaluator against a plain loop over the list, for lists that the ranks cannot share
  * evenly. */
 #include "ranks/ranks.h"
+#include "folder.h"
 
 #include "engine/darknet_net.h"
 #include "evaluators/classifier.h"
@@ -12,7 +13,6 @@
 
 enum { IMAGES = 23, CLASSES = 3, SIDE = 6 };
 
-static char folder[2048];
 static char *paths[IMAGES];
 static char *labels[CLASSES + 1] = {"zero", "one", "two", NULL};
 static network *net;
@@ -38,34 +38,27 @@ static void write_images(void)
     MPI_Barrier(top.world);
 }
 
-static int setup(void **state)
+static void setup(void)
 {
-    const char *tmp = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
-
-    (void)state;
-    snprintf(folder, sizeof folder, "%s/cmn-eval-XXXXXX", tmp);
-    if (top.rank == 0 && !mkdtemp(folder)) {
-        return -1;
+    if (top.rank == 0) {
+        make_folder();
     }
     MPI_Bcast(folder, sizeof folder, MPI_CHAR, 0, top.world);
     write_images();
     srand(3); /* the same weights everywhere */
     net = nets_parse(CFG);
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(void)
 {
-    (void)state;
     MPI_Barrier(top.world);
     for (int i = 0; i < IMAGES; i++) {
-        if (top.rank == 0) {
-            unlink(paths[i]);
-        }
         free(paths[i]);
     }
     nets_free(net);
-    return top.rank == 0 ? rmdir(folder) : 0;
+    if (top.rank == 0) {
+        remove_folder();
+    }
 }
 
 /* As `classifier valid` does it, one image after the other. */
@@ -89,12 +82,11 @@ static struct cmn_score plain(int images, int top_k_of)
     return score;
 }
 
-static void counts(void **state)
+TEST(counts)
 {
     const int images[] = {1, 2, 3, 4, 5, 8, 17, IMAGES};
     double loss = -1;
 
-    (void)state;
     for (size_t i = 0; i < COUNT(images); i++) {
         struct cmn_score want = plain(images[i], 2);
         for (int chunk = 1; chunk <= 4; chunk++) {
@@ -118,18 +110,17 @@ static void counts(void **state)
 }
 
 /* So that the counts above can tell anything: some are right, some wrong. */
-static void neither_all_nor_none(void **state)
+TEST(neither_all_nor_none)
 {
     struct cmn_score all = plain(IMAGES, 2);
 
-    (void)state;
     CHECK_SAYING(all.top1 > 0 && all.top1 < IMAGES, "%ld", all.top1);
     CHECK_SAYING(all.topk > all.top1 && all.topk < IMAGES, "%ld", all.topk);
     fail_on_all_ranks();
 }
 
 /* Validation happens between two steps: the network must be as it was. */
-static void training_goes_on(void **state)
+TEST(training_goes_on)
 {
     struct cmn_labelled_images set = {paths, IMAGES, labels, CLASSES, 1};
     struct cmn_score score;
@@ -139,7 +130,6 @@ static void training_goes_on(void **state)
     int train = net->train;
     size_t seen = *net->seen;
 
-    (void)state;
     memcpy(before, net->layers[0].weights, weights);
     cmn_evaluate(cmn_net_of(net), &set, 4, &top, &score);
     CHECK(net->input == input && net->truth == truth && net->delta == delta);
@@ -152,18 +142,4 @@ static void training_goes_on(void **state)
     fail_on_all_ranks();
 }
 
-static int group(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(neither_all_nor_none),
-        cmocka_unit_test(counts),
-        cmocka_unit_test(training_goes_on),
-    };
-
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
-
-int main(void)
-{
-    return ranks_main(group);
-}
+RANK_TESTS(setup, teardown)

@@ -609,9 +609,8 @@ static void remove_folder(void)
     }
 }
 
-static void pairs(void **state)
+TEST(pairs)
 {
-    (void)state;
     find_factors();
     make_folder();
     open_nodes();
@@ -636,15 +635,9 @@ static void pairs(void **state)
     }
 }
 
-static int group(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pairs)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
-int main(void)
+static void use_one_thread(void)
 {
     openblas_set_num_threads(1); /* as a job does that has no core to spare */
-    return ranks_main(group);
 }
+
+RANK_TESTS(use_one_thread, NULL)

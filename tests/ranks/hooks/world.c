@@ -5,12 +5,11 @@
 
 #include "ranks/ranks.h"
 
-static void place(void **state)
+TEST(place)
 {
     struct cmn_world w = cmn_get_world();
     char host[64] = "";
 
-    (void)state;
     gethostname(host, sizeof host - 1);
     CHECK(w.rank == top.rank && w.size == top.size);
     CHECK(w.intra_rank == top.intra_rank && w.intra_size == top.intra_size);
@@ -20,12 +19,11 @@ static void place(void **state)
     fail_on_all_ranks();
 }
 
-static void groups(void **state)
+TEST(groups)
 {
     struct cmn_world w = cmn_get_world();
     int rank = -1, size = -1, same = -1;
 
-    (void)state;
     MPI_Comm_compare(cmn_world_comm(), MPI_COMM_WORLD, &same);
     CHECK(same == MPI_CONGRUENT); /* the same ranks, and yet not the same messages */
     MPI_Comm_rank(cmn_intra_comm(), &rank);
@@ -36,11 +34,10 @@ static void groups(void **state)
     fail_on_all_ranks();
 }
 
-static void broadcast_of_bytes(void **state)
+TEST(broadcast_of_bytes)
 {
     static const size_t lengths[] = {0, 1, 3, 1000, 1000003};
 
-    (void)state;
     for (size_t k = 0; k < COUNT(lengths); k++) {
         size_t n = lengths[k], wrong = 0;
         unsigned char *bytes = malloc(n + 1);
@@ -58,11 +55,10 @@ static void broadcast_of_bytes(void **state)
     fail_on_all_ranks();
 }
 
-static void mean_of_floats(void **state)
+TEST(mean_of_floats)
 {
     static const size_t lengths[] = {0, 1, 3, 1000, (1 << 20) + 3};
 
-    (void)state;
     for (size_t k = 0; k < COUNT(lengths); k++) {
         size_t n = lengths[k], wrong = 0;
         float *x = malloc((n + 1) * sizeof *x);
@@ -83,11 +79,10 @@ static void mean_of_floats(void **state)
     fail_on_all_ranks();
 }
 
-static void mean_has_the_same_bits(void **state)
+TEST(mean_has_the_same_bits)
 {
     float x[1000];
 
-    (void)state;
     for (int i = 0; i < 1000; i++) {
         x[i] = 1.0F / (float)(i * 3 + top.rank + 1);
     }
@@ -97,12 +92,11 @@ static void mean_has_the_same_bits(void **state)
 }
 
 /* Nobody leaves before the last one has come. */
-static void barrier_holds(void **state)
+TEST(barrier_holds)
 {
     int come = 0, *all = NULL;
     MPI_Win window;
 
-    (void)state;
     MPI_Win_allocate_shared(sizeof *all, sizeof *all, MPI_INFO_NULL, cmn_intra_comm(), &all,
                             &window);
     *all = 0;
@@ -123,11 +117,10 @@ static void barrier_holds(void **state)
     fail_on_all_ranks();
 }
 
-static void a_second_start_does_nothing(void **state)
+TEST(a_second_start_does_nothing)
 {
     MPI_Comm before = cmn_world_comm();
 
-    (void)state;
     cmn_start();
     CHECK(cmn_world_comm() == before);
     fail_on_all_ranks();
@@ -148,21 +141,14 @@ static int alone_before_the_start(void)
 
 static int alone;
 
-static void before_the_start(void **state)
+TEST(before_the_start)
 {
-    (void)state;
     CHECK(alone);
     fail_on_all_ranks();
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(before_the_start), cmocka_unit_test(place),
-        cmocka_unit_test(groups),           cmocka_unit_test(broadcast_of_bytes),
-        cmocka_unit_test(mean_of_floats),   cmocka_unit_test(mean_has_the_same_bits),
-        cmocka_unit_test(barrier_holds),    cmocka_unit_test(a_second_start_does_nothing),
-    };
     int result;
 
     alone = alone_before_the_start();
@@ -171,7 +157,7 @@ int main(void)
     if (top.rank && !freopen("/dev/null", "w", stdout)) {
         return 1;
     }
-    result = cmocka_run_group_tests(tests, NULL, NULL);
+    result = check_run(NULL, NULL);
     cmn_topology_close(&top);
     return result;
 }

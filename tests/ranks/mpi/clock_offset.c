@@ -107,17 +107,15 @@ static void aligned(const struct cmn_topology *t, const char *name)
     }
 }
 
-static void in_worlds(void **state)
+TEST(in_worlds)
 {
-    (void)state;
     in_every_world(aligned);
     fail_on_all_ranks();
 }
 
 /* Of many tries the quickest counts, so those that are disturbed do no harm. */
-static void disturbed(void **state)
+TEST(disturbed)
 {
-    (void)state;
     slow = 2e-3;
     slow_from = 40;
     slow_until = 1000000;
@@ -127,9 +125,8 @@ static void disturbed(void **state)
 }
 
 /* A node that is busy for a while is asked until it no longer is. */
-static void busy_at_first(void **state)
+TEST(busy_at_first)
 {
-    (void)state;
     slow = 2e-3;
     slow_from = 0;
     slow_until = 90;
@@ -155,9 +152,8 @@ static void drift_matters(const struct cmn_topology *t, const char *name)
     CHECK_SAYING(t->inter_rank == 0 || error > 1e-3, "%s: %.1f us", name, error * 1e6);
 }
 
-static void once_is_not_enough(void **state)
+TEST(once_is_not_enough)
 {
-    (void)state;
     in_every_world(drift_matters);
     fail_on_all_ranks();
 }
@@ -167,11 +163,10 @@ static double aligned_at(const struct cmn_clock_offset *c, double time)
     return time - cmn_clock_offset_align(c, time);
 }
 
-static void interpolates(void **state)
+TEST(interpolates)
 {
     struct cmn_clock_offset c = {.marks = 0};
 
-    (void)state;
     CHECK(aligned_at(&c, 17) == 0);
     cmn_clock_offset_add(&c, &(struct cmn_clock_mark){10, 4, 0});
     CHECK(aligned_at(&c, 0) == 4 && aligned_at(&c, 10) == 4 && aligned_at(&c, 99) == 4);
@@ -192,16 +187,12 @@ static void interpolates(void **state)
     fail_on_all_ranks();
 }
 
-static int group(void)
+static MPI_Win window;
+
+static void share_clock(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_worlds),     cmocka_unit_test(disturbed),
-        cmocka_unit_test(busy_at_first), cmocka_unit_test(once_is_not_enough),
-        cmocka_unit_test(interpolates),
-    };
-    MPI_Win window;
     MPI_Aint bytes;
-    int unit, result;
+    int unit;
 
     MPI_Win_allocate_shared(top.rank == 0 ? sizeof *now : 0, 1, MPI_INFO_NULL, top.world, &now,
                             &window);
@@ -210,12 +201,11 @@ static int group(void)
         *now = 0;
     }
     MPI_Barrier(top.world);
-    result = cmocka_run_group_tests(tests, NULL, NULL);
-    MPI_Win_free(&window);
-    return result;
 }
 
-int main(void)
+static void drop_clock(void)
 {
-    return ranks_main(group);
+    MPI_Win_free(&window);
 }
+
+RANK_TESTS(share_clock, drop_clock)

@@ -40,28 +40,25 @@ static void check_share(const char *text, size_t n)
     free(got);
 }
 
-static void shared(void **state)
+TEST(shared)
 {
-    (void)state;
     check_share("a.png\nb.png\n", 12);
     check_share("no newline", 10);
     check_share("a\0b\xff\r\n", 6);
     fail_on_all_ranks();
 }
 
-static void empty(void **state)
+TEST(empty)
 {
-    (void)state;
     check_share("", 0);
     fail_on_all_ranks();
 }
 
-static void large(void **state)
+TEST(large)
 {
     const size_t n = (5 << 20) + 13;
     char *text = malloc(n);
 
-    (void)state;
     for (size_t i = 0; i < n; i++) {
         text[i] = (char)(i * 31 + i / 997);
     }
@@ -70,11 +67,10 @@ static void large(void **state)
     fail_on_all_ranks();
 }
 
-static void missing(void **state)
+TEST(missing)
 {
     FILE *file;
 
-    (void)state;
     errno = 0;
     file = cmn_files_broadcast(&top, "/no/such/list.txt");
     CHECK(!file);
@@ -85,11 +81,10 @@ static void missing(void **state)
     fail_on_all_ranks();
 }
 
-static void folder(void **state)
+TEST(folder)
 {
     FILE *file;
 
-    (void)state;
     errno = 0;
     file = cmn_files_broadcast(&top, "/proc");
     CHECK(!file);
@@ -98,17 +93,4 @@ static void folder(void **state)
     fail_on_all_ranks();
 }
 
-static int group(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shared),  cmocka_unit_test(empty),  cmocka_unit_test(large),
-        cmocka_unit_test(missing), cmocka_unit_test(folder),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
-int main(void)
-{
-    return ranks_main(group);
-}
+RANK_TESTS(NULL, NULL)

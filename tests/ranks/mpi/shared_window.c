@@ -9,7 +9,6 @@
 #include "mpi/regions.h"
 #include "mpi/shared_window.h"
 
-static struct cmn_options options;
 static struct cmn_group node;
 
 static struct cmn_window *window_of(size_t bytes, size_t common)
@@ -20,13 +19,12 @@ static struct cmn_window *window_of(size_t bytes, size_t common)
     return w;
 }
 
-static void parts(void **state)
+TEST(parts)
 {
     const size_t bytes = 10000;
     struct cmn_window *w = window_of(bytes, 500);
     unsigned char *common = cmn_window_common(w);
 
-    (void)state;
     for (int k = 0; k < top.intra_size; k++) {
         unsigned char *part = cmn_window_part(w, k);
         CHECK((size_t)part % 64 == 0);
@@ -55,12 +53,11 @@ static void parts(void **state)
 }
 
 /* Sizes differ from rank to rank: the largest counts. */
-static void largest_request(void **state)
+TEST(largest_request)
 {
     size_t most = (size_t)100000 * (size_t)top.intra_size;
     struct cmn_window *w = window_of((size_t)100000 * (size_t)(top.intra_rank + 1), 10);
 
-    (void)state;
     ((char *)cmn_window_part(w, top.intra_rank))[most - 1] = 5;
     cmn_window_barrier(w);
     for (int k = 0; k < top.intra_size; k++) {
@@ -72,12 +69,11 @@ static void largest_request(void **state)
 }
 
 /* Counts up in turns: a barrier that lets one through early shows as a wrong count. */
-static void barriers(void **state)
+TEST(barriers)
 {
     struct cmn_window *w = window_of(sizeof(long), sizeof(long));
     volatile long *count = cmn_window_common(w);
 
-    (void)state;
     for (int turn = 0; turn < 300; turn++) {
         if (turn % top.intra_size == top.intra_rank) {
             *count = turn + 1;
@@ -91,11 +87,10 @@ static void barriers(void **state)
 }
 
 /* Waiting goes from spinning over yielding to sleep; all of them end. */
-static void late_ranks(void **state)
+TEST(late_ranks)
 {
     struct cmn_window *w = window_of(64, 0);
 
-    (void)state;
     for (int late = 0; late < top.intra_size; late++) {
         if (late == top.intra_rank) {
             usleep(150000);
@@ -106,13 +101,12 @@ static void late_ranks(void **state)
     fail_on_all_ranks();
 }
 
-static void missing_rank(void **state)
+TEST(missing_rank)
 {
     struct cmn_options hurried = options;
     struct cmn_group group = {top.intra, "intra", &top, &hurried};
     struct cmn_window *w = NULL;
 
-    (void)state;
     hurried.timeout = 1;
     CHECK(cmn_window_open(&w, &group, 64, 0) == 0);
     if (top.intra_rank != 0) {
@@ -137,19 +131,17 @@ static void refused(size_t bytes, const char *why)
     CHECK(strstr(cmn_reason(), "shared window"));
 }
 
-static void no_memory(void **state)
+TEST(no_memory)
 {
-    (void)state;
     refused((size_t)1 << 45, "MiB of memory are free");
     fail_on_all_ranks();
 }
 
 /* A limit on files is a signal for who passes it; here it is a reason. */
-static void no_file_so_large(void **state)
+TEST(no_file_so_large)
 {
     struct rlimit now, low;
 
-    (void)state;
     getrlimit(RLIMIT_FSIZE, &now);
     low = now;
     low.rlim_cur = 1 << 20;
@@ -160,13 +152,12 @@ static void no_file_so_large(void **state)
 }
 
 /* One rank alone cannot join: all learn of it. */
-static void one_fails(void **state)
+TEST(one_fails)
 {
     struct rlimit now, none;
     struct cmn_window *w = NULL;
     int last = top.intra_rank == top.intra_size - 1;
 
-    (void)state;
     if (top.intra_size == 1) {
         return; /* nobody else to learn of it */
     }
@@ -185,13 +176,12 @@ static void one_fails(void **state)
     fail_on_all_ranks();
 }
 
-static void memory_is_found(void **state)
+TEST(memory_is_found)
 {
     struct cmn_regions r;
     float *a = NULL, *b = NULL, elsewhere[4];
     float *const *all;
 
-    (void)state;
     cmn_regions_open(&r, &node);
     CHECK(cmn_regions_memory(&r, 100, &a) == 0);
     CHECK(cmn_regions_memory(&r, 100, &b) == 0);
@@ -211,13 +201,12 @@ static void memory_is_found(void **state)
 }
 
 /* A descriptor for each other rank of the node, however many windows there are. */
-static void descriptors_do_not_grow_with_windows(void **state)
+TEST(descriptors_do_not_grow_with_windows)
 {
     enum { MORE = 5 };
     int before = descriptors(), one;
     struct cmn_window *first = window_of(10, 10), *w[MORE];
 
-    (void)state;
     one = descriptors() - before;
     CHECK_SAYING(one <= top.intra_size - 1, "%d", one);
     for (int i = 0; i < MORE; i++) {
@@ -243,7 +232,7 @@ static int lowest_free(void)
 
 /* So many ranks that the limit of descriptors is reached: the soft one is raised; with no room
  * below the hard one there is one line, and the window all the same. */
-static void few_descriptors_are_allowed(void **state)
+TEST(few_descriptors_are_allowed)
 {
     enum { SPARE = 2 }; /* a window takes them for a moment */
     struct rlimit limit, low;
@@ -251,7 +240,6 @@ static void few_descriptors_are_allowed(void **state)
     char said[1000] = "", *line;
     int back = dup(STDERR_FILENO), file = (int)syscall(SYS_memfd_create, "said", 1U);
 
-    (void)state;
     CHECK(!getrlimit(RLIMIT_NOFILE, &limit));
     low = (struct rlimit){(rlim_t)lowest_free() + SPARE, limit.rlim_max};
     CHECK(!setrlimit(RLIMIT_NOFILE, &low));
@@ -275,28 +263,9 @@ static void few_descriptors_are_allowed(void **state)
     fail_on_all_ranks();
 }
 
-static int group(void)
+static void know_node(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts),
-        cmocka_unit_test(largest_request),
-        cmocka_unit_test(barriers),
-        cmocka_unit_test(late_ranks),
-        cmocka_unit_test(missing_rank),
-        cmocka_unit_test(no_memory),
-        cmocka_unit_test(no_file_so_large),
-        cmocka_unit_test(one_fails),
-        cmocka_unit_test(memory_is_found),
-        cmocka_unit_test(descriptors_do_not_grow_with_windows),
-        cmocka_unit_test(few_descriptors_are_allowed), /* the last one: the hard limit stays */
-    };
-
-    cmn_options_default(&options);
     node = (struct cmn_group){top.intra, "intra", &top, &options};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
-int main(void)
-{
-    return ranks_main(group);
-}
+RANK_TESTS(know_node, NULL)

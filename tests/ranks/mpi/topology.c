@@ -1,10 +1,9 @@
 #include "ranks/ranks.h"
 
-static void numbers(void **state)
+TEST(numbers)
 {
     int rank, size;
 
-    (void)state;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     CHECK(top.rank == rank);
@@ -42,16 +41,14 @@ static void groups_of(const struct cmn_topology *t, const char *name)
     CHECK_SAYING(t->device == -1, "%s", name);
 }
 
-static void groups(void **state)
+TEST(groups)
 {
-    (void)state;
     in_every_world(groups_of);
     fail_on_all_ranks();
 }
 
-static void nodes_as_asked(void **state)
+TEST(nodes_as_asked)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(shapes); i++) {
         struct cmn_topology t;
         if (shapes[i].size != top.size) {
@@ -65,23 +62,21 @@ static void nodes_as_asked(void **state)
     fail_on_all_ranks();
 }
 
-static void world_is_private(void **state)
+TEST(world_is_private)
 {
     int comparison;
 
-    (void)state;
     MPI_Comm_compare(top.world, MPI_COMM_WORLD, &comparison);
     CHECK(comparison == MPI_CONGRUENT);
     fail_on_all_ranks();
 }
 
-static void errors_have_reasons(void **state)
+TEST(errors_have_reasons)
 {
     char text[MPI_MAX_ERROR_STRING];
     const char *said;
     int code, value = 0;
 
-    (void)state;
     code = MPI_Bcast(&value, 1, MPI_INT, top.size + 3, top.world); /* no such root */
     CHECK(code != MPI_SUCCESS);
     said = fatal_of(cmn_mpi_require(code, "MPI_Bcast(nothing)"));
@@ -92,9 +87,8 @@ static void errors_have_reasons(void **state)
     fail_on_all_ranks();
 }
 
-static void first_bad(void **state)
+TEST(first_bad)
 {
-    (void)state;
     CHECK(cmn_mpi_first_bad(0, top.world) == -1);
     for (int rank = 0; rank < top.size; rank++) {
         CHECK(cmn_mpi_first_bad(top.rank == rank, top.world) == rank);
@@ -103,20 +97,18 @@ static void first_bad(void **state)
     fail_on_all_ranks();
 }
 
-static void identity_is_known(void **state)
+TEST(identity_is_known)
 {
     char text[128], want[128];
 
-    (void)state;
     cmn_log_prefix(text, sizeof text);
     snprintf(want, sizeof want, "cmn[rank %d@%s] ", top.rank, top.host);
     CHECK_SAYING(!strcmp(text, want), "%s", text);
     fail_on_all_ranks();
 }
 
-static void opens_again(void **state)
+TEST(opens_again)
 {
-    (void)state;
     for (int i = 0; i < 20; i++) {
         struct cmn_topology t;
         cmn_topology_open(&t);
@@ -126,23 +118,4 @@ static void opens_again(void **state)
     fail_on_all_ranks();
 }
 
-static int group(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers),
-        cmocka_unit_test(groups),
-        cmocka_unit_test(nodes_as_asked),
-        cmocka_unit_test(world_is_private),
-        cmocka_unit_test(errors_have_reasons),
-        cmocka_unit_test(first_bad),
-        cmocka_unit_test(identity_is_known),
-        cmocka_unit_test(opens_again),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
-int main(void)
-{
-    return ranks_main(group);
-}
+RANK_TESTS(NULL, NULL)

@@ -186,21 +186,10 @@ static void averages_in(const struct cmn_topology *t, const char *shape)
     }
 }
 
-static void averages(void **state)
+TEST(averages)
 {
-    (void)state;
     in_every_world(averages_in);
     fail_on_all_ranks();
 }
 
-static int group(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(averages)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
-int main(void)
-{
-    return ranks_main(group);
-}
+RANK_TESTS(NULL, NULL)

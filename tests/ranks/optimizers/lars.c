@@ -116,17 +116,15 @@ static void as_in_the_paper_in(const struct cmn_topology *t, const char *shape)
     }
 }
 
-static void as_in_the_paper(void **state)
+TEST(as_in_the_paper)
 {
-    (void)state;
     in_every_world(as_in_the_paper_in);
     fail_on_all_ranks();
 }
 
 /* |w| = 5 and |g| = 13 of 2 images' sum 26, by hand. */
-static void by_hand(void **state)
+TEST(by_hand)
 {
-    (void)state;
     CHECK(fabs(cmn_lars_rate(5, 26, 0.1, 2, 0) - 0.1 * 5 / 13) < 1e-12);
     CHECK(fabs(cmn_lars_rate(5, 26, 0.1, 2, 0.4) - 0.1 * 5 / (13 + 0.4 * 5)) < 1e-12);
     CHECK(cmn_lars_rate(0, 26, 0.1, 2, 0.4) == 1);
@@ -135,17 +133,4 @@ static void by_hand(void **state)
     fail_on_all_ranks();
 }
 
-static int group(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(by_hand),
-        cmocka_unit_test(as_in_the_paper),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
-int main(void)
-{
-    return ranks_main(group);
-}
+RANK_TESTS(NULL, NULL)

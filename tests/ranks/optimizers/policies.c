@@ -60,9 +60,8 @@ static void overlap_in(const struct cmn_topology *t, const char *shape)
     }
 }
 
-static void overlap(void **state)
+TEST(overlap)
 {
-    (void)state;
     in_every_world(overlap_in);
     fail_on_all_ranks();
 }
@@ -258,14 +257,13 @@ static void simulated_in(const struct cmn_topology *t, const char *shape)
     with_adam = 0;
 }
 
-static void as_simulated(void **state)
+TEST(as_simulated)
 {
-    (void)state;
     in_every_world(simulated_in);
     fail_on_all_ranks();
 }
 
-static void clips(void **state)
+TEST(clips)
 {
     static const struct {
         double limit, norm, keeps;
@@ -274,7 +272,6 @@ static void clips(void **state)
         {5, 0, 1},   {5, NAN, 1}, {5, INFINITY, 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(want); i++) {
         double keeps = cmn_clip_keeps(want[i].limit, want[i].norm);
         CHECK_SAYING(fabs(keeps - want[i].keeps) < 2e-7 &&
@@ -308,9 +305,8 @@ static void by_messages_in(const struct cmn_topology *t, const char *shape)
     }
 }
 
-static void by_messages(void **state)
+TEST(by_messages)
 {
-    (void)state;
     in_every_world(by_messages_in);
     fail_on_all_ranks();
 }
@@ -340,13 +336,12 @@ static int chosen(struct cmn_bucket_tuner *t, const double *seconds)
     return t->chosen;
 }
 
-static void tunes(void **state)
+TEST(tunes)
 {
     const double off[] = {1, 1.2, 0.98, 0.9}, third[] = {1, 0.9, 0.8, 0.5},
                  little[] = {1, 0.95, 0.94, 1};
     struct cmn_bucket_tuner t;
 
-    (void)state;
     CHECK(chosen(&t, off) == 0 && cmn_bucket_tuner_bucket(&t) == 0 &&
           strstr(t.why, "overlap off: 1000.0 ms"));
     CHECK(chosen(&t, third) == 2 && cmn_bucket_tuner_bucket(&t) == t.bucket[2] &&
@@ -355,17 +350,4 @@ static void tunes(void **state)
     fail_on_all_ranks();
 }
 
-static int group(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tunes), cmocka_unit_test(overlap),     cmocka_unit_test(as_simulated),
-        cmocka_unit_test(clips), cmocka_unit_test(by_messages),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
-int main(void)
-{
-    return ranks_main(group);
-}
+RANK_TESTS(NULL, NULL)

@@ -82,21 +82,10 @@ static void restart_in(const struct cmn_topology *t, const char *shape)
     }
 }
 
-static void restarts(void **state)
+TEST(restarts)
 {
-    (void)state;
     in_every_world(restart_in);
     fail_on_all_ranks();
 }
 
-static int group(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(restarts)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
-int main(void)
-{
-    return ranks_main(group);
-}
+RANK_TESTS(NULL, NULL)

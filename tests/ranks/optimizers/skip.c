@@ -96,9 +96,8 @@ static void left_out_in(const struct cmn_topology *t, const char *shape)
     }
 }
 
-static void left_out(void **state)
+TEST(left_out)
 {
-    (void)state;
     left_out_in(&top, "");
     if (top.size == 3) {
         struct cmn_topology t;
@@ -125,24 +124,11 @@ static void planned(int adam)
     c->close(self);
 }
 
-static void momentum_lies_apart(void **state)
+TEST(momentum_lies_apart)
 {
-    (void)state;
     planned(0);
     planned(1);
     fail_on_all_ranks();
 }
 
-static int run(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(left_out),
-        cmocka_unit_test(momentum_lies_apart),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
-int main(void)
-{
-    return ranks_main(run);
-}
+RANK_TESTS(NULL, NULL)

@@ -11,8 +11,6 @@
 #include "transports/shm.h"
 #include "transports/sums.h"
 
-static struct cmn_options options;
-
 enum { GUARD = 32, LENGTHS = 10 };
 static const size_t length[LENGTHS] = {0, 1, 3, 15, 16, 17, 33, 80, 1000, 70001};
 
@@ -160,21 +158,19 @@ static void groups_of(const struct cmn_topology *topology, const char *name)
     }
 }
 
-static void groups(void **state)
+TEST(groups)
 {
-    (void)state;
     in_every_world(groups_of);
     fail_on_all_ranks();
 }
 
 /* MPI's allreduce with at most so many floats in a call. */
-static void chunks(void **state)
+TEST(chunks)
 {
     const size_t chunk[] = {1, 3, 64, 999, 1000, 1001, CMN_MPI_CHUNK};
     struct cmn_group group = {top.world, "world", &top, &options};
     struct bench b;
 
-    (void)state;
     for (size_t j = 0; j < COUNT(chunk) && opened(&b, 0, &group); j++) {
         for (int i = 0; i < LENGTHS && length[i] < 1000 * chunk[j]; i++) {
             fill(&b, length[i]);
@@ -196,14 +192,13 @@ static void ordered(float *data, size_t n, int rank)
 
 /* Lengths from one float to more segments than are in flight: every owner adds in the order of the
  * ranks. */
-static void pairwise(void **state)
+TEST(pairwise)
 {
     const size_t n[] = {1, 97, 1000, 15 * 1024 - 1, 70000, 2000003};
     const size_t most = n[COUNT(n) - 1];
     float *data = malloc(most * sizeof *data), *theirs = malloc(most * sizeof *data),
           *want = malloc(most * sizeof *data);
 
-    (void)state;
     options.exchange = CMN_EXCHANGE_PAIRWISE;
     for (size_t j = 0; j < COUNT(n); j++) {
         struct cmn_sums *s = cmn_sums_open(top.world, &options, 1);
@@ -363,11 +358,10 @@ static void stalls(const char *name)
     cmn_sums_close(s);
 }
 
-static void algorithms(void **state)
+TEST(algorithms)
 {
     static const char *const names[] = {"auto", "pairwise", "halving", "ring"};
 
-    (void)state;
     for (options.exchange = CMN_EXCHANGE_AUTO; options.exchange <= CMN_EXCHANGE_RING;
          options.exchange++) {
         const char *name = names[options.exchange];
@@ -383,14 +377,13 @@ static void algorithms(void **state)
 }
 
 /* Data elsewhere than in the memory that shm gave is a mistake of the caller. */
-static void memory_of_the_caller(void **state)
+TEST(memory_of_the_caller)
 {
     struct cmn_group group = {top.intra, "intra", &top, &options};
     const char *said;
     float data[16] = {0};
     void *self;
 
-    (void)state;
     CHECK(cmn_shm_open(&self, &group) == 0);
     said = fatal_of(cmn_shm_counterparts(self, data, 16));
     CHECK_SAYING(said && strstr(said, "shared memory") && !check_lost, "%s", said);
@@ -399,12 +392,11 @@ static void memory_of_the_caller(void **state)
 }
 
 /* The same call twice gives the same bits, on all ranks. */
-static void same_bits(void **state)
+TEST(same_bits)
 {
     const size_t n = 50000;
     float *first = malloc(n * sizeof *first);
 
-    (void)state;
     for (int shared = 0; shared < 2; shared++) {
         struct cmn_group group = {top.world, "world", &top, &options};
         struct bench b;
@@ -426,7 +418,7 @@ static void same_bits(void **state)
     fail_on_all_ranks();
 }
 
-static void two_at_once(void **state)
+TEST(two_at_once)
 {
     struct cmn_sums *first = cmn_sums_open(top.world, &options, 1),
                     *second = cmn_sums_open(top.intra, &options, 1);
@@ -434,7 +426,6 @@ static void two_at_once(void **state)
     const struct cmn_sum sum[] = {{.data = a, .n = 10, .dtype = CMN_FP32},
                                   {.data = b, .n = 10, .dtype = CMN_FP32}};
 
-    (void)state;
     for (int i = 0; i < 10; i++) {
         a[i] = 1;
         b[i] = 2;
@@ -452,11 +443,10 @@ static void two_at_once(void **state)
     fail_on_all_ranks();
 }
 
-static void slices(void **state)
+TEST(slices)
 {
     const size_t n[] = {0, 1, 15, 16, 17, 100, 1000, ((size_t)1 << 40) + 5};
 
-    (void)state;
     for (size_t j = 0; j < COUNT(n); j++) {
         for (int k = 1; k < 40; k++) {
             size_t end = 0, most = 0, least = SIZE_MAX;
@@ -474,20 +464,4 @@ static void slices(void **state)
     fail_on_all_ranks();
 }
 
-static int group(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slices),      cmocka_unit_test(groups),
-        cmocka_unit_test(chunks),      cmocka_unit_test(pairwise),
-        cmocka_unit_test(algorithms),  cmocka_unit_test(same_bits),
-        cmocka_unit_test(two_at_once), cmocka_unit_test(memory_of_the_caller),
-    };
-
-    cmn_options_default(&options);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
-int main(void)
-{
-    return ranks_main(group);
-}
+RANK_TESTS(NULL, NULL)

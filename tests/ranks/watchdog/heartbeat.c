@@ -12,20 +12,16 @@ enum { LOOK_MS = 250, LIMIT_MS = 2000 };
 static struct cmn_topology nodes;
 static struct cmn_heartbeat *h;
 
-static int begin(void **state)
+static void begin(void)
 {
-    (void)state;
     cmn_topology_open_as(&nodes, top.rank);
     h = cmn_heartbeat_open(&nodes);
-    return 0;
 }
 
-static int end(void **state)
+static void end(void)
 {
-    (void)state;
     cmn_heartbeat_close(h);
     cmn_topology_close(&nodes);
-    return 0;
 }
 
 /* Collective: each watchdog looks once, and sends a heartbeat if `beats`; what was sent before has
@@ -56,18 +52,16 @@ static int other(void)
     return !top.rank;
 }
 
-static void on_one_node_there_is_no_socket(void **state)
+TEST(on_one_node_there_is_no_socket)
 {
-    (void)state;
     CHECK((h->fd < 0) == (top.size == 1));
     fail_on_all_ranks();
 }
 
-static void statuses_reach_rank_0_and_beats_come_back(void **state)
+TEST(statuses_reach_rank_0_and_beats_come_back)
 {
     struct cmn_rank_status mine = {.rank = top.rank, .stalled = 7777};
 
-    (void)state;
     if (top.size == 1) {
         return;
     }
@@ -110,9 +104,8 @@ static void statuses_reach_rank_0_and_beats_come_back(void **state)
 }
 
 /* Four of five datagrams, each way. */
-static void lost_datagrams_are_no_silence(void **state)
+TEST(lost_datagrams_are_no_silence)
 {
-    (void)state;
     if (top.size == 1) {
         return;
     }
@@ -141,11 +134,10 @@ static int stranger(struct sockaddr_storage *at)
 }
 
 /* On rank 1: rank 0's first address leads to a stranger, who sends back what comes. */
-static void an_address_that_leads_elsewhere_is_left(void **state)
+TEST(an_address_that_leads_elsewhere_is_left)
 {
     int fd = -1, came = 0;
 
-    (void)state;
     if (top.size == 1) {
         return;
     }
@@ -229,14 +221,13 @@ static void send_strange(int fd, const struct datagram *recorded, const size_t *
 }
 
 /* A second of them; the node is heard all the time, and answered. */
-static void strangers_are_ignored(void **state)
+TEST(strangers_are_ignored)
 {
     static struct datagram recorded[RECORDED];
     struct sockaddr_storage at;
     size_t bytes[RECORDED];
     int fd, before;
 
-    (void)state;
     if (top.size == 1) {
         return;
     }
@@ -262,20 +253,4 @@ static void strangers_are_ignored(void **state)
     fail_on_all_ranks();
 }
 
-static int group(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(on_one_node_there_is_no_socket, begin, end),
-        cmocka_unit_test_setup_teardown(statuses_reach_rank_0_and_beats_come_back, begin, end),
-        cmocka_unit_test_setup_teardown(lost_datagrams_are_no_silence, begin, end),
-        cmocka_unit_test_setup_teardown(an_address_that_leads_elsewhere_is_left, begin, end),
-        cmocka_unit_test_setup_teardown(strangers_are_ignored, begin, end),
-    };
-
-    return cmocka_run_group_tests_name("heartbeat", tests, NULL, NULL);
-}
-
-int main(void)
-{
-    return ranks_main(group);
-}
+RANK_TESTS(begin, end)

@@ -1,20 +1,18 @@
 /* A file that replaces another one: what is there when its writer is killed, where the file system
  * has files without a name, and where it has none. */
-#include "check.h"
+#include "folder.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/atomic_file.h"
 
-static char folder[256], file[300];
+static char file[300];
 static int knows_unnamed; /* the file system of the folder: files without a name */
 
 /* ---- calls that names depend on ---- */
@@ -62,39 +60,18 @@ int rename(const char *old, const char *new)
 
 /* ---- the folder ---- */
 
-static int make_folder(void **state)
+static const char *parent;
+
+static void make(void)
 {
     int fd;
 
-    snprintf(folder, sizeof folder, "%s/cmn-atomic-XXXXXX", (const char *)*state);
-    snprintf(file, sizeof file, "%s/x.weights", mkdtemp(folder) ? folder : "");
+    make_folder_in(parent);
+    snprintf(file, sizeof file, "%s/x.weights", folder);
     die_at = only_named = taken = 0;
     fd = open(folder, O_TMPFILE | O_RDWR, 0600);
     knows_unnamed = fd >= 0; /* overlayfs since Linux 6.1 */
     close(fd);
-    return folder[0] ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    char command[512];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -r '%s'", folder);
-    return system(command);
-}
-
-static int files(void)
-{
-    DIR *dir = opendir(folder);
-    int n = 0;
-
-    assert_non_null(dir);
-    for (const struct dirent *entry; (entry = readdir(dir));) {
-        n += entry->d_name[0] != '.';
-    }
-    closedir(dir);
-    return n;
 }
 
 /* What `file` holds: the first byte, of as many as there ought to be. */
@@ -160,9 +137,8 @@ static int is_it(const char *name, const void *unused)
 
 /* ---- the tests ---- */
 
-static void a_killed_writer_leaves_nothing(void **state)
+TEST(a_killed_writer_leaves_nothing)
 {
-    (void)state;
     if (!knows_unnamed) {
         print_message("# not here\n");
         return;
@@ -171,57 +147,54 @@ static void a_killed_writer_leaves_nothing(void **state)
     for (int at = 1; at <= 3; at++) {
         killed_at(at);
         assert_int_equal(content(), 'o');
-        assert_int_equal(files(), at < 3 ? 1 : 2); /* between its two names */
+        assert_int_equal(files_in(folder), at < 3 ? 1 : 2); /* between its two names */
         cmn_atomic_sweep_of(folder, is_it, NULL);
-        assert_int_equal(files(), 1);
+        assert_int_equal(files_in(folder), 1);
     }
 }
 
-static void without_files_that_have_no_name(void **state)
+TEST(without_files_that_have_no_name)
 {
-    (void)state;
     only_named = 1;
     replace('o');
     for (int at = 1; at <= 2; at++) {
         killed_at(at);
         assert_int_equal(content(), 'o');
-        assert_int_equal(files(), 2);
+        assert_int_equal(files_in(folder), 2);
         cmn_atomic_sweep_of(folder, is_it, NULL);
-        assert_int_equal(files(), 1);
+        assert_int_equal(files_in(folder), 1);
     }
     replace('n');
     assert_int_equal(content(), 'n');
-    assert_int_equal(files(), 1);
+    assert_int_equal(files_in(folder), 1);
 }
 
-static void replaces(void **state)
+TEST(replaces)
 {
     mode_t before = umask(027);
     struct stat st;
 
-    (void)state;
     replace('o');
     taken = 3; /* names are drawn again */
     replace('n');
     umask(before);
     assert_int_equal(content(), 'n');
-    assert_int_equal(files(), 1);
+    assert_int_equal(files_in(folder), 1);
     assert_int_equal(stat(file, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0640);
 }
 
-static void gives_up(void **state)
+TEST(gives_up)
 {
     char name[512], moved[300];
     int fd;
 
-    (void)state;
     for (only_named = 0; only_named <= 1; only_named++) {
         begin('x', &fd, name);
         assert_int_equal(name[0] != '\0', only_named || !knows_unnamed);
         unlink(name);
         close(fd);
-        assert_int_equal(files(), 0);
+        assert_int_equal(files_in(folder), 0);
     }
     only_named = 0;
     begin('x', &fd, name);
@@ -231,22 +204,16 @@ static void gives_up(void **state)
     assert_int_equal(errno, ENOENT);
     close(fd);
     assert_int_equal(rename(moved, folder), 0);
-    assert_int_equal(files(), 0);
+    assert_int_equal(files_in(folder), 0);
 }
-
-#define CASES(where)                                                                             \
-    {"a_killed_writer_leaves_nothing:" where, a_killed_writer_leaves_nothing, make_folder,       \
-     remove_folder, where},                                                                      \
-        {"without_files_that_have_no_name:" where, without_files_that_have_no_name, make_folder, \
-         remove_folder, where},                                                                  \
-        {"replaces:" where, replaces, make_folder, remove_folder, where},                        \
-    {                                                                                            \
-        "gives_up:" where, gives_up, make_folder, remove_folder, where                           \
-    }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {CASES("/tmp"), CASES("/dev/shm")};
+    int failed = 0;
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    for (int i = 0; i < 2; i++) {
+        parent = i ? "/dev/shm" : "/tmp";
+        failed += check_run(make, remove_folder);
+    }
+    return failed;
 }

@@ -214,38 +214,24 @@ static void for_all(void (*test)(const struct format *))
     flush(0);
 }
 
-static void all_halves(void **state)
+TEST(all_halves)
 {
-    (void)state;
     for_all(all_halves_with);
 }
 
-static void neighbours(void **state)
+TEST(neighbours)
 {
-    (void)state;
     for_all(neighbours_with);
 }
 
-static void special(void **state)
+TEST(special)
 {
-    (void)state;
     for_all(special_with);
 }
 
-static void random_bits(void **state)
+TEST(random_bits)
 {
-    (void)state;
     for_all(random_with);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_halves),
-        cmocka_unit_test(neighbours),
-        cmocka_unit_test(special),
-        cmocka_unit_test(random_bits),
-    };
-
-    return cmocka_run_group_tests_name("half", tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

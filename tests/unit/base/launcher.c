@@ -13,39 +13,35 @@
 #include "check.h"
 
 /* All but how cmocka is to report. */
-static int no_variables(void **state)
+static void no_variables(void)
 {
     char *report = getenv("CMOCKA_MESSAGE_OUTPUT");
 
-    (void)state;
     report = report ? strdup(report) : NULL;
     clearenv();
     if (report) {
         setenv("CMOCKA_MESSAGE_OUTPUT", report, 1);
     }
     free(report);
-    return 0;
 }
 
-static void without_one_there_is_one_process(void **state)
+TEST(without_one_there_is_one_process)
 {
-    (void)state;
     assert_int_equal(cmn_launcher_size(), 1);
     assert_int_equal(cmn_launcher_rank(), -1);
     assert_null(cmn_launcher_job());
     assert_false(cmn_launcher_takes_output());
 }
 
-static void each_has_names_of_its_own(void **state)
+TEST(each_has_names_of_its_own)
 {
     static const char *const names[][2] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
                                            {"PMI_SIZE", "PMI_RANK"},
                                            {"MPI_LOCALNRANKS", "MPI_LOCALRANKID"},
                                            {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        no_variables(NULL);
+        no_variables();
         setenv(names[i][0], "3", 1);
         assert_int_equal(cmn_launcher_size(), 1); /* one number alone is none */
         setenv(names[i][1], "2", 1);
@@ -54,9 +50,8 @@ static void each_has_names_of_its_own(void **state)
     }
 }
 
-static void mpiexec_counts_where_slurm_has_started_its_daemons(void **state)
+TEST(mpiexec_counts_where_slurm_has_started_its_daemons)
 {
-    (void)state;
     setenv("SLURM_STEP_NUM_TASKS", "2", 1);
     setenv("SLURM_PROCID", "1", 1);
     setenv("SLURM_JOB_ID", "77", 1);
@@ -71,9 +66,8 @@ static void mpiexec_counts_where_slurm_has_started_its_daemons(void **state)
     assert_string_equal(cmn_launcher_job(), "prterun-a-1@1");
 }
 
-static void what_the_user_has_set_stays(void **state)
+TEST(what_the_user_has_set_stays)
 {
-    (void)state;
     cmn_launcher_prepare("Open MPI v4.1.4");
     cmn_launcher_prepare("MPICH Version: 4.0.2");
     assert_null(getenv("OMPI_MCA_btl_tcp_disable_family"));
@@ -87,9 +81,8 @@ static void what_the_user_has_set_stays(void **state)
 }
 
 /* Ranks on several nodes only: a delay costs a second at each end. */
-static void the_launcher_hears_of_a_death_first(void **state)
+TEST(the_launcher_hears_of_a_death_first)
 {
-    (void)state;
     setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
     setenv("OMPI_COMM_WORLD_RANK", "0", 1);
     setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "4", 1);
@@ -144,11 +137,10 @@ static int end_of(const char *name, int terms, int *asked)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-static void mpiexec_is_made_to_end(void **state)
+TEST(mpiexec_is_made_to_end)
 {
     int asked;
 
-    (void)state;
     assert_int_equal(cmn_launcher_end_mpiexec(), -1); /* no job */
     setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
     setenv("OMPI_COMM_WORLD_RANK", "0", 1);
@@ -191,12 +183,11 @@ static int find_in_container(void)
     return WEXITSTATUS(status);
 }
 
-static void mpiexec_may_be_the_first_process(void **state)
+TEST(mpiexec_may_be_the_first_process)
 {
     int status;
     pid_t pid;
 
-    (void)state;
     setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
     fflush(NULL);
     pid = fork();
@@ -212,17 +203,4 @@ static void mpiexec_may_be_the_first_process(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(without_one_there_is_one_process, no_variables),
-        cmocka_unit_test_setup(each_has_names_of_its_own, no_variables),
-        cmocka_unit_test_setup(mpiexec_counts_where_slurm_has_started_its_daemons, no_variables),
-        cmocka_unit_test_setup(what_the_user_has_set_stays, no_variables),
-        cmocka_unit_test_setup(the_launcher_hears_of_a_death_first, no_variables),
-        cmocka_unit_test_setup(mpiexec_is_made_to_end, no_variables),
-        cmocka_unit_test_setup(mpiexec_may_be_the_first_process, no_variables),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(no_variables, NULL)

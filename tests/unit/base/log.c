@@ -4,9 +4,8 @@
 
 #include "base/log.h"
 
-static void reason_is_noted(void **state)
+TEST(reason_is_noted)
 {
-    (void)state;
     assert_int_equal(cmn_fail("bucket %d of %s", 3, "net"), -1);
     assert_string_equal(cmn_reason(), "bucket 3 of net");
     assert_int_equal(cmn_fail_in("flat"), -1);
@@ -15,11 +14,10 @@ static void reason_is_noted(void **state)
     assert_string_equal(cmn_reason(), "layer 7: flat: bucket 3 of net");
 }
 
-static void long_reason_is_cut(void **state)
+TEST(long_reason_is_cut)
 {
     char text[8000];
 
-    (void)state;
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = '\0';
     cmn_fail("%s", text);
@@ -37,12 +35,11 @@ static void *other_thread(void *reason)
     return NULL;
 }
 
-static void reason_belongs_to_thread(void **state)
+TEST(reason_belongs_to_thread)
 {
     const char *reason = NULL;
     pthread_t thread;
 
-    (void)state;
     cmn_fail("of this thread");
     assert_int_equal(pthread_create(&thread, NULL, other_thread, &reason), 0);
     pthread_join(thread, NULL);
@@ -50,11 +47,10 @@ static void reason_belongs_to_thread(void **state)
     assert_string_equal(cmn_reason(), "of this thread");
 }
 
-static void prefix_names_rank_and_host(void **state)
+TEST(prefix_names_rank_and_host)
 {
     char text[128], small[8];
 
-    (void)state;
     cmn_log_prefix(text, sizeof text);
     assert_string_equal(text, "cmn: ");
     cmn_log_identity(3, "host2");
@@ -64,12 +60,11 @@ static void prefix_names_rank_and_host(void **state)
     assert_true(strlen(small) < sizeof small);
 }
 
-static void nearest_word(void **state)
+TEST(nearest_word)
 {
     static const char *const words[] = {"cmn_communicator", "cmn_batch", "cmn_seed", "cmn_verify"};
     const int n = COUNT(words);
 
-    (void)state;
     assert_string_equal(cmn_nearest("cmn_comunicator", words, n), "cmn_communicator");
     assert_string_equal(cmn_nearest("cmn_bacth", words, n), "cmn_batch");
     assert_string_equal(cmn_nearest("cmn_sed", words, n), "cmn_seed");
@@ -82,19 +77,18 @@ static void nearest_word(void **state)
     assert_null(cmn_nearest("cmn_seed", words, 0));
 }
 
-static void nearest_of_long_word(void **state)
+TEST(nearest_of_long_word)
 {
     static const char *const words[] = {"cmn_communicator"};
     char word[5000];
 
-    (void)state;
     memset(word, 'c', sizeof word - 1);
     word[sizeof word - 1] = '\0';
     cmn_nearest(word, words, 1); /* must only come back */
     cmn_nearest("", words, 1);
 }
 
-static void what_is_printed_does_not_control_a_terminal(void **state)
+TEST(what_is_printed_does_not_control_a_terminal)
 {
     static const struct {
         const char *text, *printed;
@@ -114,7 +108,6 @@ static void what_is_printed_does_not_control_a_terminal(void **state)
     };
     char text[64];
 
-    (void)state;
     for (size_t i = 0; i < COUNT(texts); i++) {
         snprintf(text, sizeof text, "%s", texts[i].text);
         assert_string_equal(cmn_printable(text), texts[i].printed);
@@ -122,17 +115,4 @@ static void what_is_printed_does_not_control_a_terminal(void **state)
     assert_string_equal(fatal_of(cmn_fatal("no \x1b]0;x\xc2\x9b file")), "no ?]0;x?? file");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reason_is_noted),
-        cmocka_unit_test(long_reason_is_cut),
-        cmocka_unit_test(reason_belongs_to_thread),
-        cmocka_unit_test(prefix_names_rank_and_host),
-        cmocka_unit_test(nearest_word),
-        cmocka_unit_test(nearest_of_long_word),
-        cmocka_unit_test(what_is_printed_does_not_control_a_terminal),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

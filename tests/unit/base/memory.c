@@ -1,23 +1,17 @@
 /* What containers and batch systems leave of a machine's memory: control groups of both
  * versions, made of plain files. */
-#include "check.h"
-
-#include <stdint.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include "folder.h"
 
 #include "base/memory.h"
 
-static char root[256];
-
-/* A file below root, with its folders. */
+/* A file below it, with its folders. */
 static void put(const char *name, const char *text)
 {
     char path[512];
     FILE *out;
 
-    snprintf(path, sizeof path, "%s/%s", root, name);
-    for (char *p = path + strlen(root) + 1; (p = strchr(p, '/')); p++) {
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    for (char *p = path + strlen(folder) + 1; (p = strchr(p, '/')); p++) {
         *p = '\0';
         mkdir(path, 0777);
         *p = '/';
@@ -33,44 +27,24 @@ static size_t left_to(const char *groups)
     char path[512];
 
     put("groups", groups);
-    snprintf(path, sizeof path, "%s/groups", root);
-    return cmn_memory_left(path, root);
+    snprintf(path, sizeof path, "%s/groups", folder);
+    return cmn_memory_left(path, folder);
 }
 
-static int make_root(void **state)
+TEST(nothing_limits)
 {
-    const char *folder = getenv("TMPDIR");
-
-    (void)state;
-    snprintf(root, sizeof root, "%s/cmn-memory-XXXXXX", folder ? folder : "/tmp");
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static int remove_root(void **state)
-{
-    char command[512];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -r '%s'", root);
-    return system(command);
-}
-
-static void nothing_limits(void **state)
-{
-    (void)state;
     assert_true(left_to("") == SIZE_MAX);
     assert_true(left_to("0::/a/b\n") == SIZE_MAX);
     put("a/memory.max", "max\n");
     put("a/memory.current", "1000\n");
     assert_true(left_to("0::/a/b\n") == SIZE_MAX);
-    assert_true(cmn_memory_left("/no/such/file", root) == SIZE_MAX);
+    assert_true(cmn_memory_left("/no/such/file", folder) == SIZE_MAX);
     assert_true(cmn_memory_free() > 0);
 }
 
 /* As Slurm's: the job's group limits, the step's and task's below it do not. */
-static void a_group_above_limits(void **state)
+TEST(a_group_above_limits)
 {
-    (void)state;
     put("slurm/job_7/memory.max", "5000000\n");
     put("slurm/job_7/memory.current", "3000000\n");
     put("slurm/job_7/memory.stat", "anon 1\ninactive_file 1000000\nactive_file 2\n");
@@ -86,18 +60,16 @@ static void a_group_above_limits(void **state)
 }
 
 /* In a container: its own group is the root. */
-static void the_root_limits(void **state)
+TEST(the_root_limits)
 {
-    (void)state;
     put("memory.max", "7000\n");
     put("memory.current", "1000\n");
     assert_int_equal(left_to("0::/\n"), 6000);
     assert_int_equal(left_to("0::/path/on/the/host\n"), 6000);
 }
 
-static void version_1(void **state)
+TEST(version_1)
 {
-    (void)state;
     put("memory/docker/abc/memory.limit_in_bytes", "9000\n");
     put("memory/docker/abc/memory.usage_in_bytes", "5000\n");
     put("memory/docker/abc/memory.stat", "inactive_file 1\ntotal_inactive_file 500\n");
@@ -108,14 +80,4 @@ static void version_1(void **state)
     assert_int_equal(left_to("4:memory:/docker/gone\n"), 2000);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(nothing_limits, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(a_group_above_limits, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(the_root_limits, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(version_1, make_root, remove_root),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(make_folder, remove_folder)

@@ -22,7 +22,7 @@ static struct cmn_nic nic(const char *name, const char *address)
     return nic;
 }
 
-static void lists(void **state)
+TEST(lists)
 {
     static const struct {
         const char *name, *address, *list;
@@ -43,7 +43,6 @@ static void lists(void **state)
         {"eth0", "fd00::1", "0.0.0.0/0", 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct cmn_nic one = nic(cases[i].name, cases[i].address);
         if (cmn_nic_in_list(&one, cases[i].list) != cases[i].in) {
@@ -53,12 +52,11 @@ static void lists(void **state)
     }
 }
 
-static void addresses(void **state)
+TEST(addresses)
 {
     struct cmn_nic lo = nic("lo", "127.1.2.3"), lo6 = nic("lo", "::1");
     struct cmn_nic eth = nic("eth0", "172.17.0.1"), eth6 = nic("eth0", "fd00::1");
 
-    (void)state;
     assert_true(cmn_nic_is_loopback(&lo) && cmn_nic_is_loopback(&lo6));
     assert_false(cmn_nic_is_loopback(&eth) || cmn_nic_is_loopback(&eth6));
     assert_int_equal(cmn_nic_ipv4(&eth), 0xac110001U);
@@ -66,13 +64,12 @@ static void addresses(void **state)
 }
 
 /* Every host has a loopback; its name stands in no list for people. */
-static void this_host(void **state)
+TEST(this_host)
 {
     struct cmn_nic all[CMN_NICS];
     int n = cmn_nics(AF_UNSPEC, all, CMN_NICS), v4 = cmn_nics(AF_INET, all, CMN_NICS);
     char text[256];
 
-    (void)state;
     assert_true(v4 <= n && n <= CMN_NICS);
     assert_int_equal(cmn_nics(AF_UNSPEC, all, 0), 0);
     for (int i = 0; i < v4; i++) {
@@ -83,13 +80,4 @@ static void this_host(void **state)
     assert_true(text[0]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists),
-        cmocka_unit_test(addresses),
-        cmocka_unit_test(this_host),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

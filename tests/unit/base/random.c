@@ -18,11 +18,10 @@ static int equal(const int *a, const int *b)
     return !memcmp(a, b, N * sizeof *a);
 }
 
-static void range(void **state)
+TEST(range)
 {
     double sum = 0;
 
-    (void)state;
     cmn_random_open(7, 0, 0);
     for (int i = 0; i < 100000; i++) {
         int x = cmn_random_int();
@@ -32,11 +31,10 @@ static void range(void **state)
     assert_true(sum / 100000 > 0.49 && sum / 100000 < 0.51);
 }
 
-static void common_is_equal_on_all_ranks(void **state)
+TEST(common_is_equal_on_all_ranks)
 {
     int a[N], b[N], c[N];
 
-    (void)state;
     cmn_random_open(7, 0, 0);
     draw(a);
     cmn_random_open(7, 3, 0);
@@ -47,11 +45,10 @@ static void common_is_equal_on_all_ranks(void **state)
     assert_false(equal(a, c));
 }
 
-static void own_differs_by_rank(void **state)
+TEST(own_differs_by_rank)
 {
     int a[N], b[N], again[N], common[N];
 
-    (void)state;
     cmn_random_open(7, 0, 0);
     draw(common);
     cmn_random_own();
@@ -68,11 +65,10 @@ static void own_differs_by_rank(void **state)
 }
 
 /* What one rank draws for itself must not move the stream that all share. */
-static void streams_keep_their_place(void **state)
+TEST(streams_keep_their_place)
 {
     int straight[N], mixed[N];
 
-    (void)state;
     cmn_random_open(7, 0, 0);
     draw(straight);
     cmn_random_open(7, 2, 0);
@@ -96,12 +92,11 @@ static void *draw_named(void *number)
     return NULL;
 }
 
-static void named_is_the_same_anywhere(void **state)
+TEST(named_is_the_same_anywhere)
 {
     int here[N], later[N], there[N], other[N], purpose[N], seed[N];
     pthread_t thread;
 
-    (void)state;
     cmn_random_open(7, 0, 0);
     draw_named(here);
     cmn_random_named(CMN_RANDOM_IMAGE, 43);
@@ -145,13 +140,12 @@ static void *draw_named_often(void *argument)
     return NULL;
 }
 
-static void threads_do_not_disturb_each_other(void **state)
+TEST(threads_do_not_disturb_each_other)
 {
     struct named named[3];
     pthread_t thread[3];
     pthread_barrier_t start;
 
-    (void)state;
     cmn_random_open(7, 0, 0);
     pthread_barrier_init(&start, NULL, 3);
     for (int i = 0; i < 3; i++) {
@@ -177,12 +171,11 @@ static void *draw_unnamed(void *number)
     return NULL;
 }
 
-static void new_thread_leaves_the_streams_alone(void **state)
+TEST(new_thread_leaves_the_streams_alone)
 {
     int straight[N], after[N], unused[N];
     pthread_t thread;
 
-    (void)state;
     cmn_random_open(7, 0, 0);
     draw(straight);
     draw(straight);
@@ -194,12 +187,11 @@ static void new_thread_leaves_the_streams_alone(void **state)
     assert_true(equal(straight, after));
 }
 
-static void hash_tells_all_arguments_apart(void **state)
+TEST(hash_tells_all_arguments_apart)
 {
     uint64_t seen[5 * 5 * 5 * 5];
     int n = 0;
 
-    (void)state;
     for (uint64_t s = 0; s < 5; s++) {
         for (uint64_t a = 0; a < 5; a++) {
             for (uint64_t b = 0; b < 5; b++) {
@@ -215,18 +207,4 @@ static void hash_tells_all_arguments_apart(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(range),
-        cmocka_unit_test(common_is_equal_on_all_ranks),
-        cmocka_unit_test(own_differs_by_rank),
-        cmocka_unit_test(streams_keep_their_place),
-        cmocka_unit_test(named_is_the_same_anywhere),
-        cmocka_unit_test(threads_do_not_disturb_each_other),
-        cmocka_unit_test(new_thread_leaves_the_streams_alone),
-        cmocka_unit_test(hash_tells_all_arguments_apart),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

@@ -19,12 +19,11 @@ static double wrong(double sum, size_t n)
     return right > 0 ? fabs(sum / right - 1) : sum;
 }
 
-static void sums_of_squares(void **state)
+TEST(sums_of_squares)
 {
     static const size_t n[] = {0, 1, 31, 511, 512, 513, 1100, 4096, N};
     static const float size[] = {1, 1e-5F, 1e-18F, 1e-30F, 1e18F, 1e30F};
 
-    (void)state;
     for (size_t k = 0; k < COUNT(size); k++) {
         for (size_t i = 0; i < N; i++) {
             x[i] = size[k] * ((float)(i * 7919 % 1009) / 1009 - 0.4F);
@@ -39,9 +38,8 @@ static void sums_of_squares(void **state)
     }
 }
 
-static void not_finite(void **state)
+TEST(not_finite)
 {
-    (void)state;
     for (size_t i = 0; i < N; i++) {
         x[i] = 1;
     }
@@ -51,12 +49,11 @@ static void not_finite(void **state)
     assert_true(isnan(cmn_sum_of_squares_near(x, N)));
 }
 
-static void takes_the_first_away(void **state)
+TEST(takes_the_first_away)
 {
     static float a[N], b[N], c[N], into[N];
     float *const buffer[] = {a, b, c};
 
-    (void)state;
     for (int buffers = 1; buffers <= (int)COUNT(buffer); buffers++) {
         for (int apart = buffers == 1; apart < 2; apart++) { /* else b becomes the sum */
             for (size_t i = 0; i < N; i++) {
@@ -78,13 +75,4 @@ static void takes_the_first_away(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_of_squares),
-        cmocka_unit_test(not_finite),
-        cmocka_unit_test(takes_the_first_away),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

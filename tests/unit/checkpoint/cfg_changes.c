@@ -3,12 +3,11 @@
 
 #include "checkpoint/cfg_changes.h"
 
-static void none(void **state)
+TEST(none)
 {
     char text[200];
     const char *net = "[net]\nbatch=1\nmomentum=0.9\nmax_batches=5\n[connected]\noutput=3\n";
 
-    (void)state;
     assert_int_equal(cmn_cfg_changes(net, net, text, sizeof text), 0);
     assert_string_equal(text, "");
     assert_int_equal(
@@ -19,11 +18,10 @@ static void none(void **state)
     assert_int_equal(cmn_cfg_changes("", "", text, sizeof text), 0);
 }
 
-static void some(void **state)
+TEST(some)
 {
     char text[300];
 
-    (void)state;
     assert_int_equal(cmn_cfg_changes("[net]\na=1\nb=x\n[c]\n[c]\nd=0\n",
                                      "[net]\na=2\n[c]\ne=nan\n[c]\nd=0\n", text, sizeof text),
                      3);
@@ -40,12 +38,11 @@ static void some(void **state)
 }
 
 /* Anchors are longer than what is shown of them; nan is no number that another one equals. */
-static void whole_values(void **state)
+TEST(whole_values)
 {
     static const char list[] = "10,13,16,30,33,23,30,61,62,45,59,119,116,90,156,198,373,";
     char there[200], here[200], text[300];
 
-    (void)state;
     snprintf(there, sizeof there, "[n]\n[yolo]\nanchors=%s%s326\n", list, list);
     snprintf(here, sizeof here, "[n]\n[yolo]\nanchors=%s%s327\n", list, list);
     assert_int_equal(cmn_cfg_changes(there, here, text, sizeof text), 1);
@@ -54,13 +51,12 @@ static void whole_values(void **state)
     assert_int_equal(cmn_cfg_changes("[n]\na=nan", "[n]\na=5", text, sizeof text), 1);
 }
 
-static void hostile(void **state)
+TEST(hostile)
 {
     char small[16], longest[3000];
     const char *const texts[] = {"[",  "=",      "[]\n=\n=", "\n\n",     "a=b\n[",
                                  "[n", "[n]\na", "[n]\na=",  "[n]\n=1\n"};
 
-    (void)state;
     memset(longest, 'k', sizeof longest);
     memcpy(longest, "[n]\n", 4);
     longest[1500] = '=';
@@ -77,13 +73,4 @@ static void hostile(void **state)
     assert_true(strlen(small) < sizeof small);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(none),
-        cmocka_unit_test(some),
-        cmocka_unit_test(whole_values),
-        cmocka_unit_test(hostile),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

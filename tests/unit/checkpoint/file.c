@@ -45,7 +45,7 @@ static unsigned char byte_of(const struct sample *a, size_t i)
     return (unsigned char)(a->name[0] == 'z' ? 0 : i % 255 + 1);
 }
 
-static void tensors_come_out_as_they_went_in(void **state)
+TEST(tensors_come_out_as_they_went_in)
 {
     struct cmn_snapshot *s = cmn_snapshot_new();
     const struct cmn_checkpoint_tensor *t, *before = NULL;
@@ -53,7 +53,6 @@ static void tensors_come_out_as_they_went_in(void **state)
     struct cmn_checkpoint_file *f;
     size_t n, all = 0;
 
-    (void)state;
     assert_int_equal(cmn_snapshot_describe(s, cJSON_Parse("{\"a\":[1,\"x\\n\\\"\"]}")), 0);
     for (size_t i = 0; i < COUNT(samples); i++) {
         assert_int_equal(cmn_snapshot_tensor(s, samples[i].name, samples[i].rank, samples[i].bytes),
@@ -103,7 +102,7 @@ static void tensors_come_out_as_they_went_in(void **state)
 }
 
 /* Parts of a tensor that the ranks have in common come one by one, in any order. */
-static void a_common_tensor_grows(void **state)
+TEST(a_common_tensor_grows)
 {
     struct cmn_snapshot *s = cmn_snapshot_new();
     const struct cmn_checkpoint_tensor *t;
@@ -111,7 +110,6 @@ static void a_common_tensor_grows(void **state)
     unsigned char *file;
     size_t n;
 
-    (void)state;
     assert_int_equal(cmn_snapshot_describe(s, cJSON_CreateObject()), 0);
     assert_int_equal(cmn_snapshot_tensor(s, "a", CMN_ALL_RANKS, 100), 0);
     assert_int_equal(cmn_snapshot_tensor(s, "b", 0, 64), 0);
@@ -134,7 +132,7 @@ static void a_common_tensor_grows(void **state)
 }
 
 /* Tensors that the weights hold are not stored again. */
-static void tensors_of_the_weights(void **state)
+TEST(tensors_of_the_weights)
 {
     static const float written[] = {7, 1, 1, 1, 2, 3, 1, 2, 4}, one_two_four[] = {1, 2, 4},
                        five = 5;
@@ -144,7 +142,6 @@ static void tensors_of_the_weights(void **state)
     unsigned char *file;
     size_t n;
 
-    (void)state;
     assert_int_equal(cmn_snapshot_describe(s, cJSON_CreateObject()), 0);
     assert_int_equal(cmn_snapshot_refer(s, "early", written, 4, 0), 0); /* nothing is written yet */
     assert_int_equal(fwrite(written, sizeof written, 1, cmn_snapshot_weights(s)), 1);
@@ -176,11 +173,10 @@ static void tensors_of_the_weights(void **state)
 
 /* Weights of any length stand at the beginning, alone or not. The mark is where they end, and
  * tensors where a line begins. */
-static void weights_come_first(void **state)
+TEST(weights_come_first)
 {
     static const size_t lengths[] = {0, 1, 4, 20, 63, 64, 65, 4096, 3000000};
 
-    (void)state;
     for (size_t i = 0; i < COUNT(lengths); i++) {
         struct cmn_snapshot *s = cmn_snapshot_new();
         unsigned char *file, *data = malloc(lengths[i] + 1);
@@ -215,7 +211,7 @@ static void weights_come_first(void **state)
 }
 
 /* Weights may hold the magic by chance, and a whole mark of another checkpoint. */
-static void weights_that_look_like_a_mark(void **state)
+TEST(weights_that_look_like_a_mark)
 {
     struct cmn_mark mark = {.version = CMN_CHECKPOINT_VERSION, .weights = 7, .file = 9};
     struct cmn_snapshot *s = checkpoints_snapshot(1, 100);
@@ -223,7 +219,6 @@ static void weights_that_look_like_a_mark(void **state)
     unsigned char bytes[CMN_MARK], *file;
     size_t n;
 
-    (void)state;
     cmn_mark_write(&mark, bytes);
     for (int i = 0; i < 100; i++) {
         assert_int_equal(fwrite(bytes, 1, i % 2 ? CMN_MARK : 16, cmn_snapshot_weights(s)),
@@ -237,14 +232,13 @@ static void weights_that_look_like_a_mark(void **state)
     free(file);
 }
 
-static void what_a_snapshot_refuses(void **state)
+TEST(what_a_snapshot_refuses)
 {
     static const char *const names[] = {"", "a b", "a\n", "\x80",
                                         "a-name-as-long-as-a-name-may-be-of-48-characters"};
     struct cmn_snapshot *s = cmn_snapshot_new();
     struct iovec part[CMN_SNAPSHOT_PARTS];
 
-    (void)state;
     for (size_t i = 0; i < COUNT(names); i++) {
         assert_int_equal(cmn_snapshot_tensor(s, names[i], 0, 1), -1);
         check_contains(cmn_reason(), "is no name");
@@ -290,13 +284,12 @@ static void refused(const void *bytes, size_t n, const char *why)
     check_contains(cmn_reason(), why);
 }
 
-static void every_flipped_bit_is_noticed(void **state)
+TEST(every_flipped_bit_is_noticed)
 {
     size_t n, tensors;
     unsigned char *file = small(&n);
     struct cmn_checkpoint_file *f = cmn_checkpoint_parse(file, n);
 
-    (void)state;
     assert_non_null(f);
     cmn_checkpoint_free(f);
     assert_true(n < 1024);
@@ -332,13 +325,12 @@ static void every_flipped_bit_is_noticed(void **state)
     free(file);
 }
 
-static void every_other_length_is_noticed(void **state)
+TEST(every_other_length_is_noticed)
 {
     size_t n;
     unsigned char *file = small(&n), *cut;
     char text[96];
 
-    (void)state;
     for (size_t i = 0; i < n; i++) {
         /* Memory of just this size: a sanitizer sees who reads on. */
         cut = malloc(i ? i : 1);
@@ -361,13 +353,12 @@ static void every_other_length_is_noticed(void **state)
     free(file);
 }
 
-static void what_follows_weights(void **state)
+TEST(what_follows_weights)
 {
     size_t n;
     unsigned char *bytes = small(&n);
     FILE *file = tmpfile();
 
-    (void)state;
     assert_non_null(file);
     assert_int_equal(fwrite(bytes, 1, n, file), n);
     for (long at = 0; at < (long)n; at++) {
@@ -382,19 +373,4 @@ static void what_follows_weights(void **state)
     free(bytes);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensors_come_out_as_they_went_in),
-        cmocka_unit_test(a_common_tensor_grows),
-        cmocka_unit_test(tensors_of_the_weights),
-        cmocka_unit_test(weights_come_first),
-        cmocka_unit_test(weights_that_look_like_a_mark),
-        cmocka_unit_test(what_a_snapshot_refuses),
-        cmocka_unit_test(every_flipped_bit_is_noticed),
-        cmocka_unit_test(every_other_length_is_noticed),
-        cmocka_unit_test(what_follows_weights),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

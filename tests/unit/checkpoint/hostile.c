@@ -106,20 +106,17 @@ static void refused_with(const char *old, const char *new, const char *why)
     refused(why);
 }
 
-static int close_file(void **state)
+static void close_file(void)
 {
-    (void)state;
     free(file.bytes);
     file.bytes = NULL;
-    return 0;
 }
 
 /* So the tests below are refused for what they change. */
-static void as_it_is(void **state)
+TEST(as_it_is)
 {
     struct cmn_checkpoint_file *f;
 
-    (void)state;
     with("a", "a");
     f = parse();
     if (!f) {
@@ -135,11 +132,10 @@ static const uint64_t huge[] = {1u << 31,        UINT64_C(1) << 32,  UINT64_C(1)
                                 UINT64_MAX / 2,  UINT64_MAX / 2 + 1, UINT64_MAX - 63,
                                 UINT64_MAX - 64, UINT64_MAX - 127,   UINT64_MAX};
 
-static void lengths_in_the_mark(void **state)
+TEST(lengths_in_the_mark)
 {
     struct cmn_mark m;
 
-    (void)state;
     with("a", "a");
     m = file.mark;
     for (size_t i = 0; i < COUNT(huge); i++) {
@@ -190,12 +186,11 @@ static void lengths_in_the_mark(void **state)
 }
 
 /* A mark whose header begins behind the file's end, or in it. */
-static void little_files(void **state)
+TEST(little_files)
 {
     unsigned char bytes[2 * CMN_MARK];
     struct cmn_mark m = {.version = CMN_CHECKPOINT_VERSION};
 
-    (void)state;
     for (size_t n = CMN_MARK; n <= sizeof bytes; n++) {
         char *copy = malloc(n);
         memset(bytes, ' ', sizeof bytes);
@@ -211,7 +206,7 @@ static void little_files(void **state)
     }
 }
 
-static void headers_that_are_none(void **state)
+TEST(headers_that_are_none)
 {
     static const char *const texts[] = {
         "", "{", "nonsense", "\"", "{\"iteration\":5", "[1,2", "{\"iteration\":5,}"};
@@ -219,7 +214,6 @@ static void headers_that_are_none(void **state)
         "[]", "5", "null", "\"text\"", "{}", "{\"iteration\":5}", "{\"tensors\":[]}"};
     static char deep[100000];
 
-    (void)state;
     for (size_t i = 0; i < COUNT(texts); i++) {
         with_header(texts[i], strlen(texts[i]));
         refused("its header: no JSON");
@@ -240,7 +234,7 @@ static void headers_that_are_none(void **state)
     refused("its header: no JSON");
 }
 
-static void wrong_values(void **state)
+TEST(wrong_values)
 {
     static const char *const numbers[] = {"-1", "0.5", "1e300", "-1e300", "\"5\"", "null", "[]"};
     static const char *const checks[] = {"\"\"",
@@ -254,7 +248,6 @@ static void wrong_values(void **state)
                                          "\"0000000000000000\""};
     char text[64];
 
-    (void)state;
     for (size_t i = 0; i < COUNT(numbers); i++) {
         snprintf(text, sizeof text, "\"iteration\":%s", numbers[i]);
         refused_with("\"iteration\":5", text, "no iteration");
@@ -282,13 +275,12 @@ static void wrong_values(void **state)
     refused_with("\"tensors\":[", "\"tensors\":[[],", "a tensor without a proper name");
 }
 
-static void wrong_names(void **state)
+TEST(wrong_names)
 {
     static const char *const names[] = {
         "\"\"", "\"a b\"", "\"\\u001b[31m\"", "\"\x80\"", "\"a\\u0000 \\n\"", "5", "null"};
     char text[64], long_name[100];
 
-    (void)state;
     for (size_t i = 0; i < COUNT(names); i++) {
         if (i == 4) {
             continue; /* cut at its zero it is the name a */
@@ -304,11 +296,10 @@ static void wrong_names(void **state)
 }
 
 /* Where tensors lie follows from their lengths, so two cannot lie over each other. */
-static void lengths_of_tensors(void **state)
+TEST(lengths_of_tensors)
 {
     char text[64];
 
-    (void)state;
     for (size_t i = 0; i < COUNT(huge); i++) {
         snprintf(text, sizeof text, "\"bytes\":%llu", (unsigned long long)huge[i]);
         refused_with("\"bytes\":300", text, "tensor a: it has an impossible length");
@@ -326,14 +317,13 @@ static void lengths_of_tensors(void **state)
 }
 
 /* A tensor of the weights lies within them, and belongs to all ranks. */
-static void places_in_the_weights(void **state)
+TEST(places_in_the_weights)
 {
     static const char *const places[] = {"-4",   "1",     "2",   "0.5",  "104",   "1e300",
                                          "null", "\"4\"", "[4]", "true", "-1e300"};
     struct cmn_checkpoint_file *f;
     char text[128];
 
-    (void)state;
     with("]}", ",{\"name\":\"c\",\"bytes\":8,\"at\":92},{\"name\":\"d\",\"bytes\":100,\"at\":0}]}");
     f = parse();
     if (!f) {
@@ -370,13 +360,12 @@ static void places_in_the_weights(void **state)
 }
 
 /* What a header makes the reader take is bound by its length. */
-static void much_out_of_little(void **state)
+TEST(much_out_of_little)
 {
     static const char *const units[] = {"[],", "0,", "{},", "\"\",", "[[]],", "{\"\":0},"};
     static char text[600000];
     size_t before, n, used;
 
-    (void)state;
     for (size_t i = 0; i < COUNT(units); i++) {
         n = 0;
         text[n++] = '[';
@@ -401,9 +390,8 @@ static void much_out_of_little(void **state)
     refused("no iteration");
 }
 
-static void other_versions(void **state)
+TEST(other_versions)
 {
-    (void)state;
     with("a", "a");
     file.mark.version = 2;
     seal();
@@ -420,17 +408,4 @@ static void other_versions(void **state)
     refused("its format is version 1, and this program reads version 3");
 }
 
-#define CASE(test) cmocka_unit_test_teardown(test, close_file)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(as_it_is),           CASE(lengths_in_the_mark),
-        CASE(little_files),       CASE(headers_that_are_none),
-        CASE(wrong_values),       CASE(wrong_names),
-        CASE(lengths_of_tensors), CASE(much_out_of_little),
-        CASE(other_versions),     CASE(places_in_the_weights),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, close_file)

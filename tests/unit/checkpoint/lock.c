@@ -44,7 +44,7 @@ static const char file[] = ".x.checkpoint-lock";
 
 static int is_there(void)
 {
-    return !access(checkpoints_path(file), F_OK);
+    return !access(in_folder(file), F_OK);
 }
 
 static int take(void)
@@ -69,7 +69,7 @@ static void may_take(void)
     assert_true(is_there());
     cmn_lock_release(at, "x", fd);
     close(at);
-    assert_int_equal(checkpoints_files(), 0);
+    assert_int_equal(files_in(folder), 0);
 }
 
 static pid_t holder(void)
@@ -121,18 +121,17 @@ static void leave(const char *host, const char *boot, long pid, const char *job)
     snprintf(text, sizeof text, "process %ld on %s\n%s %lu %ld 1 %s%s\n", pid,
              host[0] ? host : here, boot[0] ? boot : its_boot, space, pid, job,
              strchr(job, ' ') ? "" : " 0 0 0");
-    out = fopen(checkpoints_path(file), "w");
+    out = fopen(in_folder(file), "w");
     assert_non_null(out);
     fputs(text, out);
     fclose(out);
 }
 
-static void one_at_a_time(void **state)
+TEST(one_at_a_time)
 {
     char text[160];
     pid_t pid;
 
-    (void)state;
     may_take();
     pid = holder();
     assert_int_equal(take(), -1);
@@ -145,11 +144,10 @@ static void one_at_a_time(void **state)
     may_take();
 }
 
-static void what_was_left(void **state)
+TEST(what_was_left)
 {
     char job[32];
 
-    (void)state;
     leave("", "", 999999999, "0"); /* no such process */
     may_take();
     leave("", "", getppid(), "0"); /* another process has its number now */
@@ -191,11 +189,10 @@ static void what_was_left(void **state)
 }
 
 /* What an older attempt had is a newer one's: the older one sees it, and does not take it back. */
-static void an_older_attempt(void **state)
+TEST(an_older_attempt)
 {
     int old, fresh, at = cmn_directory_open(folder);
 
-    (void)state;
     setenv("OMPI_CMN_EVENT_TOKEN", "00000000000000000042", 1);
     setenv("OMPI_CMN_ATTEMPT", "1", 1);
     old = take();
@@ -215,11 +212,10 @@ static void an_older_attempt(void **state)
 }
 
 /* A file that says nothing may be somebody's. */
-static void an_empty_file(void **state)
+TEST(an_empty_file)
 {
-    int fd = open(checkpoints_path(file), O_CREAT | O_WRONLY, 0600);
+    int fd = open(in_folder(file), O_CREAT | O_WRONLY, 0600);
 
-    (void)state;
     close(fd);
     assert_int_equal(take(), -1);
     check_contains(cmn_reason(), "another process trains x there");
@@ -227,13 +223,12 @@ static void an_empty_file(void **state)
 }
 
 /* The folder is removed, and made anew. */
-static void a_lock_that_is_gone(void **state)
+TEST(a_lock_that_is_gone)
 {
     int fd = take(), at;
 
-    (void)state;
     assert_true(fd >= 0 && cmn_lock_holds(fd));
-    unlink(checkpoints_path(file));
+    unlink(in_folder(file));
     assert_false(cmn_lock_holds(fd));
     at = cmn_directory_open(folder);
     cmn_lock_release(at, "x", fd);
@@ -242,13 +237,12 @@ static void a_lock_that_is_gone(void **state)
 }
 
 /* The folder is removed between its opening and the lock: an error, at once. */
-static void a_folder_that_is_gone(void **state)
+TEST(a_folder_that_is_gone)
 {
     char gone[PATH_MAX];
     int at;
 
-    (void)state;
-    snprintf(gone, sizeof gone, "%s", checkpoints_path("gone"));
+    snprintf(gone, sizeof gone, "%s", in_folder("gone"));
     assert_int_equal(mkdir(gone, 0700), 0);
     at = cmn_directory_open(gone);
     assert_true(at >= 0);
@@ -260,16 +254,4 @@ static void a_folder_that_is_gone(void **state)
     close(at);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(one_at_a_time, checkpoints_empty),
-        cmocka_unit_test_teardown(an_older_attempt, checkpoints_empty),
-        cmocka_unit_test_teardown(what_was_left, checkpoints_empty),
-        cmocka_unit_test_teardown(an_empty_file, checkpoints_empty),
-        cmocka_unit_test_teardown(a_lock_that_is_gone, checkpoints_empty),
-        cmocka_unit_test_teardown(a_folder_that_is_gone, checkpoints_empty),
-    };
-
-    return cmocka_run_group_tests(tests, checkpoints_setup, NULL);
-}
+TESTS(make_folder, remove_folder)

@@ -55,7 +55,7 @@ static void write_some(long from, long to)
 
 static void change(const char *file, long at)
 {
-    int fd = open(checkpoints_path(file), O_RDWR);
+    int fd = open(in_folder(file), O_RDWR);
     char c;
 
     assert_true(fd >= 0);
@@ -65,42 +65,41 @@ static void change(const char *file, long at)
     close(fd);
 }
 
-static void the_newest_that_is_intact(void **state)
+TEST(the_newest_that_is_intact)
 {
     struct stat st;
     char text[64];
 
-    (void)state;
     assert_int_equal(newest(), 0);
     assert_int_equal(cmn_checkpoint_latest(folder, "x"), -1);
-    assert_int_equal(symlink("nowhere", checkpoints_path("x-0099.checkpoint")), 0);
-    assert_int_equal(symlink("nowhere", checkpoints_path("x_99.checkpoint")), 0);
+    assert_int_equal(symlink("nowhere", in_folder("x-0099.checkpoint")), 0);
+    assert_int_equal(symlink("nowhere", in_folder("x_99.checkpoint")), 0);
     write_some(8, 11); /* 11 is newer than 9, whatever letters say */
     assert_int_equal(newest(), 11);
     assert_int_equal(damages, 0);
-    assert_int_equal(stat(checkpoints_path("x-11.checkpoint"), &st), 0);
-    assert_int_equal(truncate(checkpoints_path("x-11.checkpoint"), st.st_size - 1), 0);
+    assert_int_equal(stat(in_folder("x-11.checkpoint"), &st), 0);
+    assert_int_equal(truncate(in_folder("x-11.checkpoint"), st.st_size - 1), 0);
     assert_int_equal(newest(), 10);
     assert_int_equal(damages, 1);
     snprintf(text, sizeof text, "truncated: %ld of %ld bytes", st.st_size - 1, st.st_size);
-    check_contains(reasons, checkpoints_path("x-11.checkpoint: "));
+    check_contains(reasons, in_folder("x-11.checkpoint: "));
     check_contains(reasons, text);
     change("x-10.checkpoint", 500);
-    assert_int_equal(truncate(checkpoints_path("x-11.checkpoint"), 0), 0);
+    assert_int_equal(truncate(in_folder("x-11.checkpoint"), 0), 0);
     assert_int_equal(newest(), 9);
     assert_int_equal(damages, 2);
     check_contains(reasons, "x-11.checkpoint: it is empty");
     check_contains(reasons, "x-10.checkpoint: weights: wrong checksum");
-    assert_int_equal(mkdir(checkpoints_path("x-12.checkpoint"), 0700), 0);
-    assert_int_equal(mkfifo(checkpoints_path("x-13.checkpoint"), 0600), 0);
-    assert_int_equal(symlink("nowhere", checkpoints_path("x-14.checkpoint")), 0);
+    assert_int_equal(mkdir(in_folder("x-12.checkpoint"), 0700), 0);
+    assert_int_equal(mkfifo(in_folder("x-13.checkpoint"), 0600), 0);
+    assert_int_equal(symlink("nowhere", in_folder("x-14.checkpoint")), 0);
     assert_int_equal(newest(), 9);
     assert_int_equal(damages, 5);
     check_contains(reasons, "x-12.checkpoint: is no regular file");
     check_contains(reasons, "x-13.checkpoint: is no regular file");
     check_contains(reasons, "x-14.checkpoint: No such file");
     assert_int_equal(cmn_checkpoint_latest(folder, "x"), 14);
-    rmdir(checkpoints_path("x-12.checkpoint"));
+    rmdir(in_folder("x-12.checkpoint"));
     change("x-9.checkpoint", 400);
     change("x-8.checkpoint", 400);
     /* To begin anew because of that is for people to decide. */
@@ -108,28 +107,26 @@ static void the_newest_that_is_intact(void **state)
     check_contains(cmn_reason(), "none of the 6 checkpoints of x is intact");
 }
 
-static void renamed(void **state)
+TEST(renamed)
 {
     char other[4096];
 
-    (void)state;
     write_some(3, 4);
-    snprintf(other, sizeof other, "%s", checkpoints_path("x-9.checkpoint"));
-    assert_int_equal(rename(checkpoints_path("x-4.checkpoint"), other), 0);
+    snprintf(other, sizeof other, "%s", in_folder("x-9.checkpoint"));
+    assert_int_equal(rename(in_folder("x-4.checkpoint"), other), 0);
     assert_int_equal(newest(), 3);
     check_contains(reasons, "x-9.checkpoint: it is of iteration 4");
 }
 
 /* Not damaged: going back would lose what people can save. */
-static void of_another_version(void **state)
+TEST(of_another_version)
 {
     unsigned char bytes[CMN_MARK];
     struct cmn_mark mark;
     int fd;
 
-    (void)state;
     write_some(3, 4);
-    fd = open(checkpoints_path("x-4.checkpoint"), O_RDWR);
+    fd = open(in_folder("x-4.checkpoint"), O_RDWR);
     assert_true(fd >= 0);
     assert_int_equal(pread(fd, bytes, sizeof bytes, BYTES), sizeof bytes);
     assert_int_equal(cmn_mark_read(&mark, bytes), 0);
@@ -139,18 +136,17 @@ static void of_another_version(void **state)
     close(fd);
     assert_int_equal(newest(), -1);
     assert_int_equal(damages, 0);
-    check_contains(cmn_reason(), checkpoints_path("x-4.checkpoint"));
+    check_contains(cmn_reason(), in_folder("x-4.checkpoint"));
     check_contains(cmn_reason(), "its format is version 4, and this program reads version 3");
 }
 
-static void what_may_not_be_read(void **state)
+TEST(what_may_not_be_read)
 {
     int status = 0;
     pid_t pid;
 
-    (void)state;
     write_some(3, 4);
-    assert_int_equal(chmod(checkpoints_path("x-4.checkpoint"), 0), 0);
+    assert_int_equal(chmod(in_folder("x-4.checkpoint"), 0), 0);
     fflush(NULL);
     pid = fork();
     if (pid == 0) { /* root may read everything, and others perhaps not what the folder lies in */
@@ -158,9 +154,8 @@ static void what_may_not_be_read(void **state)
             _exit(3);
         }
         strcpy(folder, ".");
-        if (!geteuid() &&
-            (chown(folder, 65534, 65534) ||
-             chown(checkpoints_path("x-3.checkpoint"), 65534, 65534) || seteuid(65534))) {
+        if (!geteuid() && (chown(folder, 65534, 65534) ||
+                           chown(in_folder("x-3.checkpoint"), 65534, 65534) || seteuid(65534))) {
             _exit(3);
         }
         _exit(newest() == -1 && !damages &&
@@ -174,19 +169,18 @@ static void what_may_not_be_read(void **state)
 }
 
 /* Whoever has made it decides what the training becomes. */
-static void of_another_user(void **state)
+TEST(of_another_user)
 {
-    (void)state;
     if (geteuid()) {
         skip(); /* nobody else can give a file away */
     }
     write_some(1, 2);
-    assert_int_equal(chown(checkpoints_path("x-2.checkpoint"), 65534, 65534), 0);
+    assert_int_equal(chown(in_folder("x-2.checkpoint"), 65534, 65534), 0);
     assert_int_equal(newest(), -1);
     assert_int_equal(damages, 0);
     check_contains(cmn_reason(),
                    "x-2.checkpoint: it belongs to another user (id 65534): put a copy of ");
-    assert_int_equal(chown(checkpoints_path("x-2.checkpoint"), 0, 0), 0);
+    assert_int_equal(chown(in_folder("x-2.checkpoint"), 0, 0), 0);
     assert_int_equal(newest(), 2);
 }
 
@@ -233,7 +227,7 @@ static void hold_writer(void)
 
 static void hold_draft(void)
 {
-    int fd = open(checkpoints_path("x-7.checkpoint.livin9.part"), O_CREAT | O_WRONLY, 0600);
+    int fd = open(in_folder("x-7.checkpoint.livin9.part"), O_CREAT | O_WRONLY, 0600);
 
     if (fd < 0 || flock(fd, LOCK_EX)) {
         _exit(1);
@@ -246,13 +240,12 @@ static void end(pid_t pid)
     waitpid(pid, NULL, 0);
 }
 
-static void one_job_at_a_time(void **state)
+TEST(one_job_at_a_time)
 {
     char text[128], host[64] = "";
     struct cmn_writer *w;
     pid_t pid = holder(hold_writer);
 
-    (void)state;
     gethostname(host, sizeof host - 1);
     snprintf(text, sizeof text, "%s: process %ld on %s trains x there", folder + strlen(folder) - 6,
              (long)pid, host);
@@ -262,21 +255,20 @@ static void one_job_at_a_time(void **state)
     assert_non_null(w);
     cmn_writer_close(w);
     end(pid);
-    assert_int_equal(checkpoints_files(), 1); /* the lock's file stays, and holds nobody up */
+    assert_int_equal(files_in(folder), 1); /* the lock's file stays, and holds nobody up */
     may_write();
-    assert_int_equal(checkpoints_files(), 0);
+    assert_int_equal(files_in(folder), 0);
 }
 
-static void drafts_of_the_living(void **state)
+TEST(drafts_of_the_living)
 {
     pid_t pid = holder(hold_draft);
 
-    (void)state;
     may_write();
-    assert_int_equal(checkpoints_files(), 1);
+    assert_int_equal(files_in(folder), 1);
     end(pid);
     may_write();
-    assert_int_equal(checkpoints_files(), 0);
+    assert_int_equal(files_in(folder), 0);
 }
 
 static void write_for_ever(long from)
@@ -294,13 +286,12 @@ static void write_for_ever(long from)
 
 /* At any moment: what is there under a checkpoint's name is intact, and the next writer removes
  * the rest. */
-static void killed_while_writing(void **state)
+TEST(killed_while_writing)
 {
     int left = 0, value = 0, before, status;
     const struct timespec moment = {.tv_nsec = 1000000};
     long from = 1;
 
-    (void)state;
     srand(1);
     for (int round = 0; round < 20; round++) {
         struct timespec wait = {.tv_nsec = 5000000 + rand() % 30000000};
@@ -321,33 +312,21 @@ static void killed_while_writing(void **state)
         kill(pid, SIGKILL);
         assert_int_equal(waitpid(pid, &status, 0), pid);
         assert_true(WIFSIGNALED(status));
-        before = checkpoints_files();
+        before = files_in(folder);
         w = cmn_writer_open(folder, "x", 3);
         assert_non_null(w);
         cmn_writer_close(w);
-        left += before - checkpoints_files() > 1; /* more than the lock */
+        left += before - files_in(folder) > 1; /* more than the lock */
         value = newest();
         if (damages) {
             fail_msg("%s", reasons);
         }
         assert_true(value >= from - 1);
         from = value + 1;
-        assert_true(checkpoints_files() <= 4); /* one more while the oldest goes */
+        assert_true(files_in(folder) <= 4); /* one more while the oldest goes */
     }
     assert_true(value >= 10);
     printf("# %d of 20 left an unfinished file, %d checkpoints\n", left, value);
 }
 
-#define CASE(test) cmocka_unit_test_teardown(test, checkpoints_empty)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(the_newest_that_is_intact), CASE(renamed),
-        CASE(of_another_version),        CASE(what_may_not_be_read),
-        CASE(of_another_user),           CASE(one_job_at_a_time),
-        CASE(drafts_of_the_living),      CASE(killed_while_writing),
-    };
-
-    return cmocka_run_group_tests(tests, checkpoints_setup, checkpoints_teardown);
-}
+TESTS(make_folder, remove_folder)

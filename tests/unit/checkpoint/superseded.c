@@ -108,15 +108,15 @@ static int new_alone(long i)
 
     assert_non_null(w);
     value = newest();
-    is_new = !stat(checkpoints_path(i == 15 ? "x-15.checkpoint" : "x-60.checkpoint"), &st) &&
+    is_new = !stat(in_folder(i == 15 ? "x-15.checkpoint" : "x-60.checkpoint"), &st) &&
              st.st_size > 2 * BYTES;
     assert_int_equal(value, is_new ? i : 45);
-    assert_true(is_new || checkpoints_files() == 4); /* with the lock */
-    if (is_new) {                                    /* and it stays so, with all that comes */
-        unlink(checkpoints_path(i == 15 ? "x-15.checkpoint" : "x-60.checkpoint"));
+    assert_true(is_new || files_in(folder) == 4); /* with the lock */
+    if (is_new) {                                 /* and it stays so, with all that comes */
+        unlink(in_folder(i == 15 ? "x-15.checkpoint" : "x-60.checkpoint"));
         checkpoints_write(w, 5, BYTES, 5);
         assert_int_equal(newest(), 5);
-        assert_int_equal(checkpoints_files(), 2);
+        assert_int_equal(files_in(folder), 2);
     }
     cmn_writer_close(w);
     return is_new;
@@ -124,13 +124,13 @@ static int new_alone(long i)
 
 /* A training that starts over. When its first checkpoint is there, none goes back to what it has
  * given up; and before, all of that is there. */
-static void killed_when_superseding(void **state)
+TEST(killed_when_superseding)
 {
-    (void)state;
     for (long i = 15; i <= 60; i += 45) {
         int at = 0, was_new = 0, dies = 1;
         while (dies) {
-            checkpoints_empty(NULL);
+            remove_folder();
+            make_folder();
             for (int old = 15; old <= 45; old += 15) {
                 write_old(old);
             }
@@ -146,11 +146,4 @@ static void killed_when_superseding(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(killed_when_superseding, checkpoints_empty),
-    };
-
-    return cmocka_run_group_tests(tests, checkpoints_setup, checkpoints_teardown);
-}
+TESTS(make_folder, remove_folder)

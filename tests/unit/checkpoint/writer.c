@@ -22,19 +22,19 @@ static struct cmn_writer *writer(int keep)
 
 static int is_there(const char *file)
 {
-    return !access(checkpoints_path(file), F_OK);
+    return !access(in_folder(file), F_OK);
 }
 
 static void make_file(const char *file, const char *text)
 {
-    FILE *f = fopen(checkpoints_path(file), "wb");
+    FILE *f = fopen(in_folder(file), "wb");
 
     assert_non_null(f);
     fputs(text, f);
     assert_int_equal(fclose(f), 0);
 }
 
-static void the_last_ones_stay(void **state)
+TEST(the_last_ones_stay)
 {
     static const char *const others[] = {
         "x.weights",
@@ -58,7 +58,6 @@ static void the_last_ones_stay(void **state)
     struct cmn_writer *w;
     long written = 7;
 
-    (void)state;
     for (size_t i = 0; i < COUNT(others); i++) {
         make_file(others[i], "of someone else");
     }
@@ -77,19 +76,19 @@ static void the_last_ones_stay(void **state)
     /* Those of a later iteration are not this training's to judge, and do not count. */
     checkpoints_write(w, 1, 100, 10);
     checkpoints_write(w, 1, 100, 9);
-    assert_int_equal(checkpoints_files(), COUNT(others) + 6);
+    assert_int_equal(files_in(folder), COUNT(others) + 6);
     checkpoints_write(w, 1, 100, 12);
     assert_false(is_there("x-9.checkpoint"));
     assert_true(is_there("x-10.checkpoint") && is_there("x-101.checkpoint"));
     cmn_writer_supersede(w);
-    assert_int_equal(checkpoints_files(), COUNT(others) + 5);
+    assert_int_equal(files_in(folder), COUNT(others) + 5);
     checkpoints_write(w, 1, 100, 3);
     assert_true(is_there("x-3.checkpoint"));
-    assert_int_equal(checkpoints_files(), COUNT(others) + 2);
+    assert_int_equal(files_in(folder), COUNT(others) + 2);
     checkpoints_write(w, 1, 100, 2);
     assert_true(is_there("x-3.checkpoint")); /* once, not for ever */
     cmn_writer_close(w);
-    assert_int_equal(checkpoints_files(), COUNT(others) + 2);
+    assert_int_equal(files_in(folder), COUNT(others) + 2);
     for (size_t i = 0; i < COUNT(others); i++) {
         assert_true(is_there(others[i]));
     }
@@ -102,12 +101,11 @@ static void look(void *calls)
 }
 
 /* What a checkpoint says of other files is on the disk before it is. */
-static void others_come_first(void **state)
+TEST(others_come_first)
 {
     struct cmn_writer *w = writer(2);
     int calls = 0;
 
-    (void)state;
     cmn_writer_before_rename(w, look, &calls);
     checkpoints_write(w, 1, 100, 1);
     assert_int_equal(calls, 1);
@@ -115,31 +113,29 @@ static void others_come_first(void **state)
     cmn_writer_close(w);
 }
 
-static void only_the_owner_can_read(void **state)
+TEST(only_the_owner_can_read)
 {
     mode_t before = umask(0);
     struct cmn_writer *w = writer(2);
     struct stat st;
 
-    (void)state;
     checkpoints_write(w, 1, 100, 1);
     umask(before);
-    assert_int_equal(stat(checkpoints_path("x-1.checkpoint"), &st), 0);
+    assert_int_equal(stat(in_folder("x-1.checkpoint"), &st), 0);
     assert_int_equal(st.st_mode, S_IFREG | 0600);
-    assert_int_equal(stat(checkpoints_path(".x.checkpoint-lock"), &st), 0);
+    assert_int_equal(stat(in_folder(".x.checkpoint-lock"), &st), 0);
     assert_int_equal(st.st_mode, S_IFREG | 0600);
     cmn_writer_close(w);
-    assert_int_equal(checkpoints_files(), 1);
+    assert_int_equal(files_in(folder), 1);
 }
 
 /* Begun faster than the disk takes them: each is written, in its turn. */
-static void one_after_the_other(void **state)
+TEST(one_after_the_other)
 {
     struct cmn_writer *w = writer(100);
     struct cmn_checkpoint_file *f;
     char name[64];
 
-    (void)state;
     for (int i = 1; i <= 20; i++) {
         struct cmn_snapshot *s = cmn_snapshot_new();
         FILE *weights;
@@ -155,11 +151,11 @@ static void one_after_the_other(void **state)
     cmn_writer_close(w);
     for (int i = 1; i <= 20; i++) {
         snprintf(name, sizeof name, "x-%d.checkpoint", i);
-        f = cmn_checkpoint_read(checkpoints_path(name));
+        f = cmn_checkpoint_read(in_folder(name));
         assert_non_null(f);
         assert_int_equal(checkpoints_value(f), i);
         assert_int_equal(f->mark.weights, 100 * (21 - i));
-        assert_string_equal(f->path, checkpoints_path(name));
+        assert_string_equal(f->path, in_folder(name));
         cmn_checkpoint_free(f);
     }
 }
@@ -168,7 +164,7 @@ static void one_after_the_other(void **state)
 static void fails(struct cmn_writer *w, long iteration, const char *why)
 {
     char text[1024] = "", name[64];
-    int before = checkpoints_files();
+    int before = files_in(folder);
     long written, before_that;
 
     assert_int_equal(cmn_writer_result(w, text, sizeof text, &before_that), 0);
@@ -176,9 +172,9 @@ static void fails(struct cmn_writer *w, long iteration, const char *why)
     cmn_writer_wait(w);
     assert_int_equal(cmn_writer_result(w, text, sizeof text, &written), iteration);
     snprintf(name, sizeof name, "x-%ld.checkpoint: ", iteration);
-    check_contains(text, checkpoints_path(name));
+    check_contains(text, in_folder(name));
     check_contains(text, why);
-    assert_int_equal(checkpoints_files(), before);
+    assert_int_equal(files_in(folder), before);
     assert_int_equal(written, before_that);
     assert_int_equal(cmn_writer_result(w, text, sizeof text, NULL), 0); /* said once */
 }
@@ -192,12 +188,11 @@ static void fails_no_more(struct cmn_writer *w, long iteration)
     assert_true(is_there(name));
 }
 
-static void no_room_in_a_file(void **state)
+TEST(no_room_in_a_file)
 {
     struct rlimit before, little;
     struct cmn_writer *w = writer(1);
 
-    (void)state;
     checkpoints_write(w, 1, 2000000, 1);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     little = before;
@@ -246,7 +241,7 @@ static void fill_the_disk(void)
 
     checkpoints_write(w, 1, 2000000, 1);
     make_file("ballast", "");
-    ballast = open(checkpoints_path("ballast"), O_WRONLY);
+    ballast = open(in_folder("ballast"), O_WRONLY);
     assert_int_equal(posix_fallocate(ballast, 0, 2000000), 0);
     fails(w, 2, "No space left on device (it has 2.0 MB)");
     assert_int_equal(ftruncate(ballast, 0), 0);
@@ -263,21 +258,19 @@ static void fill_the_disk(void)
     assert_int_equal(umount(folder), 0);
     fails_no_more(w, 5);
     cmn_writer_close(w);
-    assert_int_equal(checkpoints_files(), 4);
+    assert_int_equal(files_in(folder), 4);
 }
 
-static void a_full_or_a_read_only_disk(void **state)
+TEST(a_full_or_a_read_only_disk)
 {
-    (void)state;
     in_a_child(fill_the_disk);
 }
 
-static void a_folder_that_goes_and_comes(void **state)
+TEST(a_folder_that_goes_and_comes)
 {
     struct cmn_writer *w = writer(2), *second;
     char text[1024], away[2100];
 
-    (void)state;
     snprintf(away, sizeof away, "%s-away", folder);
     checkpoints_write(w, 1, 100, 1);
     assert_int_equal(rename(folder, away), 0);
@@ -286,8 +279,8 @@ static void a_folder_that_goes_and_comes(void **state)
     assert_int_equal(cmn_writer_result(w, text, sizeof text, NULL), 2);
     check_contains(text, "x-2.checkpoint: No such file or directory");
     assert_int_equal(rename(away, folder), 0);
-    unlink(checkpoints_path(".x.checkpoint-lock"));
-    unlink(checkpoints_path("x-1.checkpoint"));
+    unlink(in_folder(".x.checkpoint-lock"));
+    unlink(in_folder("x-1.checkpoint"));
     assert_int_equal(rmdir(folder), 0);
     assert_int_equal(mkdir(folder, 0700), 0);
     checkpoints_write(w, 3, 100, 3);
@@ -295,14 +288,13 @@ static void a_folder_that_goes_and_comes(void **state)
     second = cmn_writer_open(folder, "x", 2); /* the lock is there anew, too */
     assert_null(second);
     cmn_writer_close(w);
-    assert_int_equal(checkpoints_files(), 1);
+    assert_int_equal(files_in(folder), 1);
 }
 
-static void bad_folders_and_names(void **state)
+TEST(bad_folders_and_names)
 {
     char name[300];
 
-    (void)state;
     assert_null(cmn_writer_open("/proc/no/such", "x", 1));
     check_contains(cmn_reason(), "/proc/no/such: No such file or directory");
     assert_null(cmn_writer_open("/proc/self/status", "x", 1));
@@ -315,29 +307,13 @@ static void bad_folders_and_names(void **state)
     cmn_writer_close(cmn_writer_open(folder, name, 1));
     cmn_writer_close(NULL);
     make_file("file", "");
-    assert_int_equal(symlink("file", checkpoints_path(".x.checkpoint-lock")), 0);
+    assert_int_equal(symlink("file", in_folder(".x.checkpoint-lock")), 0);
     assert_null(cmn_writer_open(folder, "x", 1));
     check_contains(cmn_reason(), ".x.checkpoint-lock: is a link");
-    unlink(checkpoints_path(".x.checkpoint-lock"));
-    assert_int_equal(mkfifo(checkpoints_path(".x.checkpoint-lock"), 0600), 0);
+    unlink(in_folder(".x.checkpoint-lock"));
+    assert_int_equal(mkfifo(in_folder(".x.checkpoint-lock"), 0600), 0);
     assert_null(cmn_writer_open(folder, "x", 1));
     check_contains(cmn_reason(), "is no regular file");
 }
 
-#define CASE(test) cmocka_unit_test_teardown(test, checkpoints_empty)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(the_last_ones_stay),
-        CASE(others_come_first),
-        CASE(only_the_owner_can_read),
-        CASE(one_after_the_other),
-        CASE(no_room_in_a_file),
-        CASE(a_full_or_a_read_only_disk),
-        CASE(a_folder_that_goes_and_comes),
-        CASE(bad_folders_and_names),
-    };
-
-    return cmocka_run_group_tests(tests, checkpoints_setup, checkpoints_teardown);
-}
+TESTS(make_folder, remove_folder)

@@ -89,9 +89,8 @@ static void products_of(const struct cmn_lowrank *s)
     free(m), free(before), free(fresh), free(sum), free(p), free(q), free(own);
 }
 
-static void products(void **state)
+TEST(products)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(sizes); i++) {
         products_of(&sizes[i]);
     }
@@ -108,12 +107,11 @@ static double product(const float *a, const float *b, size_t n)
 }
 
 /* Columns that depend on others, none at all, nearly the same ones, sizes from 1e-30 to 1e30. */
-static void orthonormal(void **state)
+TEST(orthonormal)
 {
     struct cmn_lowrank s = {200, 1, 8};
     float *p = numbers(s.rows * s.rank), *mixed = numbers(s.rows);
 
-    (void)state;
     memset(p, 0, s.rows * sizeof *p);
     for (size_t i = 0; i < s.rows; i++) {
         p[2 * s.rows + i] = 3 * p[s.rows + i];
@@ -145,13 +143,12 @@ static void orthonormal(void **state)
     free(mixed);
 }
 
-static void next_columns(void **state)
+TEST(next_columns)
 {
     struct cmn_lowrank s = {1, 300, 4};
     float *q = numbers(s.columns * s.rank), *again = malloc(s.columns * s.rank * sizeof *q),
           scale[] = {1e-30F, 1, 0, 1e30F};
 
-    (void)state;
     for (size_t i = 0; i < s.columns * s.rank; i++) {
         q[i] *= scale[i / s.columns];
     }
@@ -176,12 +173,11 @@ static void next_columns(void **state)
     free(again);
 }
 
-static void finds_what_is_not_finite(void **state)
+TEST(finds_what_is_not_finite)
 {
     float x[] = {1, -2, 3e38F, 0};
     const float bad[] = {NAN, INFINITY, -INFINITY};
 
-    (void)state;
     assert_true(cmn_lowrank_finite(x, 4) && cmn_lowrank_finite(x, 0));
     for (size_t i = 0; i < 12; i++) {
         float was = x[i % 4];
@@ -191,14 +187,4 @@ static void finds_what_is_not_finite(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products),
-        cmocka_unit_test(orthonormal),
-        cmocka_unit_test(next_columns),
-        cmocka_unit_test(finds_what_is_not_finite),
-    };
-
-    return cmocka_run_group_tests_name("lowrank", tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

@@ -76,7 +76,7 @@ static void check_form(const struct cmn_shards *p, const struct cmn_span *tensor
     }
 }
 
-static void cut(void **state)
+TEST(cut)
 {
     static const size_t n[] = {5000, 90,   4096, 10000, 20,   4095, 4095,
                                31,   8000, 6000, 64,    7000, 1,    9000};
@@ -84,7 +84,6 @@ static void cut(void **state)
     size_t block = lay_out(tensor, n, COUNT(n));
     const struct cmn_span whole = {.data = memory, .n = block};
 
-    (void)state;
     for (int owners = 1; owners <= MOST; owners++) {
         for (int uncut = 0; uncut < 2; uncut++) {
             struct cmn_shards p;
@@ -99,7 +98,7 @@ static void cut(void **state)
 }
 
 /* Neighbours that are small travel together: fewer messages. */
-static void together(void **state)
+TEST(together)
 {
     static const size_t n[] = {100, 200, 50, 4000, 4000, 10};
     struct cmn_span tensor[COUNT(n)];
@@ -107,16 +106,10 @@ static void together(void **state)
     const struct cmn_span whole = {.data = memory, .n = block};
     struct cmn_shards p;
 
-    (void)state;
     cmn_shards_open(&p, tensor, COUNT(n), &whole, METRICS, 2, 0);
     assert_int_equal(p.shards, 3);
     assert_int_equal(p.shard[1].at, tensor[4].data - memory);
     cmn_shards_close(&p);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(cut), cmocka_unit_test(together)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

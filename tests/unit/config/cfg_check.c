@@ -128,12 +128,11 @@ static int accepts(const struct cmn_cfg_number *number, double value)
     return !cmn_cfg_number_check(number, text, why, sizeof why);
 }
 
-static void each_number_has_its_limits(void **state)
+TEST(each_number_has_its_limits)
 {
     static const char *const bad[] = {"nan", "inf", "-inf", "1e999", "0x7", "many", "1o"};
     char text[64];
 
-    (void)state;
     for (int i = 0; cmn_cfg_number_at(i); i++) {
         const struct cmn_cfg_number *n = cmn_cfg_number_at(i);
         int whole = n->kind == CMN_CFG_WHOLE || n->kind == CMN_CFG_WHOLES;
@@ -282,9 +281,8 @@ static const struct {
      "pixels to 320 x 320"},
 };
 
-static void each_fault_has_its_line(void **state)
+TEST(each_fault_has_its_line)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         const char *said = check(cases[i].driver, cases[i].answer, cases[i].cfg, cases[i].data);
         if (cases[i].line ? strncmp(said, cases[i].line, strlen(cases[i].line)) : faults != 0) {
@@ -295,37 +293,35 @@ static void each_fault_has_its_line(void **state)
 }
 
 /* A detector's training that has no end would have no beginning, either. */
-static void a_training_needs_iterations(void **state)
+TEST(a_training_needs_iterations)
 {
     static const char net[] = NET "%s[convolutional]\nfilters=16\n" HEAD;
     static const struct {
         const char *line, *says;
-    } nets[] = {{"", "x.cfg:1: [net] without max_batches: nothing would be trained: write "
-                     "max_batches=N, or cmn_epochs=N\n"},
-                {"max_batches=0\n", "x.cfg:5: max_batches=0: nothing would be trained"},
-                {"max_batches=9\n", ""},
-                {"cmn_epochs=3\n", ""}};
+    } heads[] = {{"", "x.cfg:1: [net] without max_batches: nothing would be trained: write "
+                      "max_batches=N, or cmn_epochs=N\n"},
+                 {"max_batches=0\n", "x.cfg:5: max_batches=0: nothing would be trained"},
+                 {"max_batches=9\n", ""},
+                 {"cmn_epochs=3\n", ""}};
     char text[512];
 
-    (void)state;
-    for (size_t i = 0; i < COUNT(nets); i++) {
+    for (size_t i = 0; i < COUNT(heads); i++) {
         const char *said;
-        snprintf(text, sizeof text, net, nets[i].line);
+        snprintf(text, sizeof text, net, heads[i].line);
         epochs = 0;
         said = check("detector", CMN_BOXES, text, NULL);
-        assert_memory_equal(said, nets[i].says, strlen(nets[i].says));
-        assert_int_equal(faults, nets[i].says[0] != '\0');
+        assert_memory_equal(said, heads[i].says, strlen(heads[i].says));
+        assert_int_equal(faults, heads[i].says[0] != '\0');
         assert_string_equal(check("classifier", CMN_NO_ANSWER, NET "[softmax]\n", NULL), "");
         epochs = 1;
     }
 }
 
-static void no_cfg_of_upstream_is_refused(void **state)
+TEST(no_cfg_of_upstream_is_refused)
 {
     const struct cmn_cfg_listener listener = {tell, NULL};
     glob_t found;
 
-    (void)state;
     assert_int_equal(glob("build/darknet/cfg/*.cfg", 0, NULL, &found), 0);
     for (size_t i = 0; i < found.gl_pathc; i++) {
         FILE *file = fopen(found.gl_pathv[i], "r");
@@ -345,14 +341,4 @@ static void no_cfg_of_upstream_is_refused(void **state)
     globfree(&found);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_number_has_its_limits),
-        cmocka_unit_test(each_fault_has_its_line),
-        cmocka_unit_test(a_training_needs_iterations),
-        cmocka_unit_test(no_cfg_of_upstream_is_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

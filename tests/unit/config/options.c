@@ -68,11 +68,10 @@ static void assert_shown(const struct cmn_options *o, const char *key, const cha
     check_contains(text, line);
 }
 
-static void every_key_is_tested(void **state)
+TEST(every_key_is_tested)
 {
     struct cmn_option_row row;
 
-    (void)state;
     assert_int_equal(cmn_options_count(), COUNT(keys));
     for (int i = 0; i < cmn_options_count(); i++) {
         int found = 0;
@@ -90,11 +89,10 @@ static void every_key_is_tested(void **state)
     }
 }
 
-static void defaults(void **state)
+TEST(defaults)
 {
     struct cmn_options o;
 
-    (void)state;
     memset(&o, 0x55, sizeof o);
     cmn_options_default(&o);
     for (size_t i = 0; i < COUNT(keys); i++) {
@@ -107,13 +105,12 @@ static void defaults(void **state)
 }
 
 /* "0 to 1024 MiB, or auto": a number's unit stands behind its range. A seed has none. */
-static void ranges_name_their_unit(void **state)
+TEST(ranges_name_their_unit)
 {
     struct cmn_option_row row;
     const char *unit;
     int numbers = 0;
 
-    (void)state;
     for (int i = 0; i < cmn_options_count(); i++) {
         cmn_options_row(i, &row);
         if (!strchr("0123456789", row.range[0]) || !strcmp(row.key, "cmn_seed")) {
@@ -129,13 +126,12 @@ static void ranges_name_their_unit(void **state)
     assert_true(numbers >= 12);
 }
 
-static void groups_are_contiguous(void **state)
+TEST(groups_are_contiguous)
 {
     const char *groups[COUNT(keys)];
     struct cmn_option_row row;
     int n = 0;
 
-    (void)state;
     for (int i = 0; i < cmn_options_count(); i++) {
         cmn_options_row(i, &row);
         if (n && groups[n - 1] == row.group) {
@@ -150,12 +146,11 @@ static void groups_are_contiguous(void **state)
 }
 
 /* The default in the table, which help and docs show, must itself be a good value. */
-static void table_defaults_are_accepted(void **state)
+TEST(table_defaults_are_accepted)
 {
     struct cmn_options o;
     struct cmn_option_row row;
 
-    (void)state;
     cmn_options_default(&o);
     for (int i = 0; i < cmn_options_count(); i++) {
         cmn_options_row(i, &row);
@@ -168,11 +163,10 @@ static void table_defaults_are_accepted(void **state)
     }
 }
 
-static void a_word_of_another_key_names_that_key(void **state)
+TEST(a_word_of_another_key_names_that_key)
 {
     struct cmn_options o;
 
-    (void)state;
     cmn_options_default(&o);
     assert_int_equal(cmn_options_set(&o, "cmn_overlap", "powersgd", 1), -1);
     assert_non_null(strstr(cmn_reason(), "off; did you mean cmn_compress?"));
@@ -181,11 +175,10 @@ static void a_word_of_another_key_names_that_key(void **state)
 }
 
 /* What all keys begin with makes no key near. */
-static void a_far_key_names_none(void **state)
+TEST(a_far_key_names_none)
 {
     struct cmn_options o;
 
-    (void)state;
     cmn_options_default(&o);
     assert_int_equal(cmn_options_set(&o, "cmn_foo", "1", 1), -1);
     assert_non_null(strstr(cmn_reason(), "unknown key cmn_foo: `darknet cmn list`"));
@@ -194,11 +187,10 @@ static void a_far_key_names_none(void **state)
 }
 
 /* Keys and values that are gone say what to use. */
-static void removed_keys(void **state)
+TEST(removed_keys)
 {
     struct cmn_options o;
 
-    (void)state;
     cmn_options_default(&o);
     assert_int_equal(cmn_options_set(&o, "cmn_log", "logs", 1), -1);
     assert_string_equal(cmn_reason(),
@@ -216,7 +208,7 @@ static void removed_keys(void **state)
 }
 
 /* A number or a word, a switch in Darknet's way. */
-static void other_spellings(void **state)
+TEST(other_spellings)
 {
     static const struct {
         const char *key, *value, *now, *shown;
@@ -231,7 +223,6 @@ static void other_spellings(void **state)
     };
     struct cmn_options o;
 
-    (void)state;
     for (size_t i = 0; i < COUNT(old); i++) {
         cmn_options_default(&o);
         if (cmn_options_set(&o, old[i].key, old[i].value, 0)) {
@@ -244,11 +235,10 @@ static void other_spellings(void **state)
     assert_int_equal(cmn_options_set(&o, "cmn_overlap", "none", 0), -1);
 }
 
-static void good_values(void **state)
+TEST(good_values)
 {
     struct cmn_options o;
 
-    (void)state;
     for (int command_line = 0; command_line < 2; command_line++) {
         cmn_options_default(&o);
         for (size_t i = 0; i < COUNT(keys); i++) {
@@ -265,12 +255,11 @@ static void good_values(void **state)
     assert_string_equal(o.json, "log.json");
 }
 
-static void bad_values(void **state)
+TEST(bad_values)
 {
     struct cmn_options o;
     struct cmn_option_row row;
 
-    (void)state;
     cmn_options_default(&o);
     for (size_t i = 0; i < COUNT(keys); i++) {
         for (int j = 0; j < 6 && keys[i].bad[j]; j++) {
@@ -294,13 +283,12 @@ static void bad_values(void **state)
 }
 
 /* No file of this name: who wants one writes ./off. */
-static void names_are_off(void **state)
+TEST(names_are_off)
 {
     static const char *const key[] = {"cmn_chart",    "cmn_tensorboard", "cmn_graph",
                                       "cmn_timeline", "cmn_rank_logs",   "cmn_cache_dir"};
     struct cmn_options o;
 
-    (void)state;
     cmn_options_default(&o);
     for (size_t i = 0; i < COUNT(key); i++) {
         assert_int_equal(cmn_options_set(&o, key[i], "./off", 0), 0);
@@ -310,7 +298,7 @@ static void names_are_off(void **state)
     }
 }
 
-static void a_timeline_has_a_file_and_steps(void **state)
+TEST(a_timeline_has_a_file_and_steps)
 {
     static const struct {
         const char *value, *file;
@@ -321,19 +309,17 @@ static void a_timeline_has_a_file_and_steps(void **state)
               {"a:0", "a", 0},           {"a:1000001", "a", 0}, {"a:4294967301", "a", 0}};
     char file[CMN_TEXT];
 
-    (void)state;
     for (size_t i = 0; i < COUNT(of); i++) {
         assert_int_equal(cmn_options_timeline(of[i].value, file), of[i].steps);
         assert_string_equal(file, of[i].file);
     }
 }
 
-static void too_long_value(void **state)
+TEST(too_long_value)
 {
     struct cmn_options o;
     char text[CMN_TEXT + 1];
 
-    (void)state;
     memset(text, 'x', sizeof text);
     text[CMN_TEXT - 1] = '\0';
     cmn_options_default(&o);
@@ -345,7 +331,7 @@ static void too_long_value(void **state)
     check_contains(cmn_reason(), "cmn_json");
 }
 
-static void unknown_keys(void **state)
+TEST(unknown_keys)
 {
     static const char *const near[][2] = {
         {"cmn_comunicator", "cmn_communicator"}, {"cmn_bach", "cmn_batch"},
@@ -354,7 +340,6 @@ static void unknown_keys(void **state)
     };
     struct cmn_options o;
 
-    (void)state;
     cmn_options_default(&o);
     for (size_t i = 0; i < COUNT(near); i++) {
         assert_int_equal(cmn_options_set(&o, near[i][0], "1", 0), -1);
@@ -367,11 +352,10 @@ static void unknown_keys(void **state)
     check_contains(cmn_reason(), "command line");
 }
 
-static void command_line_wins(void **state)
+TEST(command_line_wins)
 {
     struct cmn_options o;
 
-    (void)state;
     cmn_options_default(&o);
     assert_int_equal(cmn_options_set(&o, "cmn_communicator", "flat", 1), 0);
     assert_int_equal(cmn_options_set(&o, "cmn_seed", "7", 1), 0);
@@ -390,12 +374,11 @@ static void command_line_wins(void **state)
     assert_int_equal(o.seed, 9);
 }
 
-static void print_fits(void **state)
+TEST(print_fits)
 {
     struct cmn_options o;
     char text[40];
 
-    (void)state;
     cmn_options_default(&o);
     memset(text, 'x', sizeof text);
     assert_int_equal(cmn_options_print(&o, text, 32), -1);
@@ -405,27 +388,4 @@ static void print_fits(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_key_is_tested),
-        cmocka_unit_test(ranges_name_their_unit),
-        cmocka_unit_test(groups_are_contiguous),
-        cmocka_unit_test(defaults),
-        cmocka_unit_test(table_defaults_are_accepted),
-        cmocka_unit_test(a_word_of_another_key_names_that_key),
-        cmocka_unit_test(a_far_key_names_none),
-        cmocka_unit_test(removed_keys),
-        cmocka_unit_test(other_spellings),
-        cmocka_unit_test(good_values),
-        cmocka_unit_test(bad_values),
-        cmocka_unit_test(names_are_off),
-        cmocka_unit_test(too_long_value),
-        cmocka_unit_test(a_timeline_has_a_file_and_steps),
-        cmocka_unit_test(unknown_keys),
-        cmocka_unit_test(command_line_wins),
-        cmocka_unit_test(print_fits),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

@@ -48,11 +48,10 @@ static int check_other(struct cmn_options *o, const struct cmn_pair *p)
     return cmn_pairs_check_trait(o, p->trait, "what the network has");
 }
 
-static void each_row_is_refused(void **state)
+TEST(each_row_is_refused)
 {
     const struct cmn_pair *p;
 
-    (void)state;
     for (int i = 0; (p = cmn_pairs_at(i)); i++) {
         struct cmn_options o;
         cmn_options_default(&o);
@@ -67,11 +66,10 @@ static void each_row_is_refused(void **state)
     assert_non_null(cmn_pairs_at(0));
 }
 
-static void one_side_is_accepted(void **state)
+TEST(one_side_is_accepted)
 {
     const struct cmn_pair *p;
 
-    (void)state;
     for (int i = 0; (p = cmn_pairs_at(i)); i++) {
         struct cmn_options o;
         cmn_options_default(&o);
@@ -82,11 +80,10 @@ static void one_side_is_accepted(void **state)
     }
 }
 
-static void message(void **state)
+TEST(message)
 {
     struct cmn_options o;
 
-    (void)state;
     cmn_options_default(&o);
     assert_int_equal(cmn_options_set(&o, "cmn_lars", "0.01", 0), 0);
     assert_int_equal(cmn_pairs_check_trait(&o, CMN_USES_ADAM, "adam=1 in the cfg"), -1);
@@ -100,13 +97,4 @@ static void message(void **state)
                         "itself: remove one of them");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_row_is_refused),
-        cmocka_unit_test(one_side_is_accepted),
-        cmocka_unit_test(message),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

@@ -11,13 +11,12 @@ static const char *section(const char *name)
     return cmn_refused_layer(name, name, "", 0);
 }
 
-static void pjreddie(void **state)
+TEST(pjreddie)
 {
     static const char *const refused[] = {"[rnn]",    "[gru]",           "[lstm]", "[crnn]",
                                           "[l2norm]", "[normalization]", "[lrn]"};
     static const char *const accepted[] = {"[net]", "[convolutional]", "[batchnorm]", "[history]"};
 
-    (void)state;
     for (size_t i = 0; i < COUNT(refused); i++) {
         assert_non_null(section(refused[i]));
     }
@@ -34,13 +33,12 @@ static void pjreddie(void **state)
 }
 
 /* The tree stays AlexeyAB's: this test is the last one. */
-static void alexeyab(void **state)
+TEST(alexeyab)
 {
     static const char *const refused[] = {"[rnn]",  "[gru]",       "[lstm]",
                                           "[crnn]", "[conv_lstm]", "[history]"};
     static const char *const accepted[] = {"[l2norm]", "[normalization]", "[lrn]"};
 
-    (void)state;
     cmn_cfg_keys_none_elsewhere();
     for (size_t i = 0; i < COUNT(refused); i++) {
         assert_string_equal(section(refused[i]),
@@ -61,12 +59,4 @@ static void alexeyab(void **state)
     assert_non_null(cmn_refused_layer("[net]", "cutmix", "1", CMN_USE_TRAINS | CMN_USE_BOXES));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pjreddie),
-        cmocka_unit_test(alexeyab),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

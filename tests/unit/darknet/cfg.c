@@ -80,7 +80,7 @@ static const char *const others[] = {
     "[net]\ninputs=6\n[connected]\noutput=294\n[detection]\ncoords=4\n",
 };
 
-static void shapes_are_those_of_darknet(void **state)
+TEST(shapes_are_those_of_darknet)
 {
     /* Those that are small enough for a test. */
     static const char *const upstream[] = {"cifar",   "darknet",     "tiny",
@@ -89,7 +89,6 @@ static void shapes_are_those_of_darknet(void **state)
     char file[64];
     int known = 0;
 
-    (void)state;
     for (size_t i = 0; i < COUNT(upstream); i++) {
         FILE *from, *to = fopen(name, "w");
         char line[256];
@@ -124,11 +123,10 @@ static void write_file(const char *text)
 }
 
 /* Around its middle, with either slope; below it a difference of unsigned numbers wraps around. */
-static void policy_sigmoid_falls_and_rises(void **state)
+TEST(policy_sigmoid_falls_and_rises)
 {
     network *net;
 
-    (void)state;
     write_file("[net]\npolicy=sigmoid\nlearning_rate=1\nstep=10\ngamma=.5\ninputs=3\n[softmax]\n");
     net = parse_network_cfg(name);
     for (int slope = -1; slope <= 1; slope += 2) {
@@ -142,16 +140,14 @@ static void policy_sigmoid_falls_and_rises(void **state)
     free_network(net);
 }
 
-int main(void)
+static void make_file(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes_are_those_of_darknet),
-        cmocka_unit_test(policy_sigmoid_falls_and_rises),
-    };
-    int failed;
-
     close(mkstemp(name));
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
-    remove(name);
-    return failed;
 }
+
+static void remove_file(void)
+{
+    remove(name);
+}
+
+TESTS(make_file, remove_file)

@@ -73,9 +73,8 @@ static void differences(const struct layer_case *c, float nudge)
     close_rig(&r);
 }
 
-static void trainable_layers(void **state)
+TEST(trainable_layers)
 {
-    (void)state;
     wrong = 0;
     for (size_t i = 0; i < COUNT(trainable); i++) {
         differences(&trainable[i], 1.f / 200);
@@ -83,9 +82,8 @@ static void trainable_layers(void **state)
     assert_int_equal(wrong, 0);
 }
 
-static void other_layers(void **state)
+TEST(other_layers)
 {
-    (void)state;
     wrong = 0;
     for (size_t i = 0; i < COUNT(others); i++) {
         differences(&others[i], 1.f / 1000);
@@ -93,9 +91,8 @@ static void other_layers(void **state)
     assert_int_equal(wrong, 0);
 }
 
-static void activations(void **state)
+TEST(activations)
 {
-    (void)state;
     wrong = 0;
     for (int a = LOGISTIC; a <= SELU; a++) {
         struct layer_case c = {get_activation_string((ACTIVATION)a), NULL, 4 * 5};
@@ -145,9 +142,8 @@ static void pick_largest(int height, int width, int size, int stride)
     free(x);
 }
 
-static void maxpool(void **state)
+TEST(maxpool)
 {
-    (void)state;
     for (int k = 0; k < 2 * 2 * 3 * 2; k++) {
         pick_largest(4 + k % 2, 11 + k / 2 % 2, 1 + k / 4 % 3, 1 + k / 12);
     }
@@ -172,9 +168,8 @@ static const struct loss_case losses[] = {
     {"L1", "[cost]\ntype=L1\n", -1},
 };
 
-static void loss_layers(void **state)
+TEST(loss_layers)
 {
-    (void)state;
     wrong = 0;
     for (size_t i = 0; i < COUNT(losses); i++) {
         struct rig r;
@@ -200,13 +195,12 @@ static void loss_layers(void **state)
 }
 
 /* Of a probability that is 0 or 1 the loss is large, and a number; what is no number stays so. */
-static void saturated_losses(void **state)
+TEST(saturated_losses)
 {
     float p[] = {0, 0, 1, 1, .25F, .25F, 1e-30F, NAN}, t[] = {0, 1, 0, 1, 0, 1, 1, 1}, d[8], e[8];
     const double softmax[] = {0, 100, 0, 0, 0, -log(.25), -log((double)1e-30F)};
     const double logistic[] = {0, 100, 100, 0, -log(.75), -log(.25), -log((double)1e-30F)};
 
-    (void)state;
     for (int way = 0; way < 2; way++) {
         const double *want = way ? logistic : softmax;
         (way ? logistic_x_ent_cpu : softmax_x_ent_cpu)(8, p, t, d, e);
@@ -220,13 +214,4 @@ static void saturated_losses(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(trainable_layers), cmocka_unit_test(other_layers),
-        cmocka_unit_test(activations),      cmocka_unit_test(maxpool),
-        cmocka_unit_test(loss_layers),      cmocka_unit_test(saturated_losses),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

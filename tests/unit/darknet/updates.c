@@ -90,9 +90,8 @@ static void updates(const struct layer_case *c, int adam)
     close_rig(&r);
 }
 
-static void sgd(void **state)
+TEST(sgd)
 {
-    (void)state;
     wrong = 0;
     for (size_t i = 0; i < COUNT(trainable); i++) {
         updates(&trainable[i], 0);
@@ -100,9 +99,8 @@ static void sgd(void **state)
     assert_int_equal(wrong, 0);
 }
 
-static void adam(void **state)
+TEST(adam)
 {
-    (void)state;
     wrong = 0;
     for (size_t i = 0; i < COUNT(trainable); i++) {
         updates(&trainable[i], 1);
@@ -111,12 +109,11 @@ static void adam(void **state)
 }
 
 /* One of size 3 whose weights are 0 but for the middle computes the same. */
-static void size_one_with_a_stride(void **state)
+TEST(size_one_with_a_stride)
 {
     struct rig one, three;
     const layer *from, *to;
 
-    (void)state;
     open_rig(&one, "size 1", "", IMAGE "[convolutional]\nfilters=3\nsize=1\nstride=2\n");
     open_rig(&three, "size 3", "", IMAGE "[convolutional]\nfilters=3\nsize=3\npad=1\nstride=2\n");
     from = &one.net->layers[0];
@@ -137,13 +134,12 @@ static void size_one_with_a_stride(void **state)
     close_rig(&three);
 }
 
-static void local_layers_begin_with_weights_at_all_places(void **state)
+TEST(local_layers_begin_with_weights_at_all_places)
 {
     network *net = nets_parse("[net]\nheight=6\nwidth=6\nchannels=1\n[local]\nsize=3\nfilters=2\n");
     const layer *l = &net->layers[0];
     int zeros = 0;
 
-    (void)state;
     assert_int_equal(l->out_w * l->out_h, 16);
     for (int i = 0; i < 16 * 2 * 9; i++) {
         zeros += l->weights[i] == 0;
@@ -152,14 +148,4 @@ static void local_layers_begin_with_weights_at_all_places(void **state)
     nets_free(net);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sgd),
-        cmocka_unit_test(adam),
-        cmocka_unit_test(size_one_with_a_stride),
-        cmocka_unit_test(local_layers_begin_with_weights_at_all_places),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

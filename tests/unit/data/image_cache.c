@@ -67,20 +67,17 @@ static int is_kept(const char *file, int value)
     return kept;
 }
 
-static int reset(void **state)
+static void reset(void)
 {
-    (void)state;
     cmn_image_cache_close();
     cmn_image_cache_open(NULL, 1 << 20, "");
-    return 0;
 }
 
-static void found_as_kept(void **state)
+TEST(found_as_kept)
 {
     unsigned char pixels[4 * 3 * 2], *copy;
     int w = 0, h = 0, c = 0;
 
-    (void)state;
     fill(pixels, sizeof pixels, 1);
     assert_null(cmn_image_cache_find("a.png", 2, &w, &h, &c));
     cmn_image_cache_keep("a.png", 2, 4, 3, 2, pixels);
@@ -94,11 +91,10 @@ static void found_as_kept(void **state)
     assert_null(find_image("b.png", 2));
 }
 
-static void caller_owns_the_copy(void **state)
+TEST(caller_owns_the_copy)
 {
     unsigned char want[BYTES], *copy;
 
-    (void)state;
     fill(want, sizeof want, 5);
     keep("a.png", 5);
     copy = find_image("a.png", 1);
@@ -109,12 +105,11 @@ static void caller_owns_the_copy(void **state)
     free(copy);
 }
 
-static void channels_are_part_of_the_key(void **state)
+TEST(channels_are_part_of_the_key)
 {
     unsigned char grey[BYTES], colour[3 * BYTES], *copy;
     int w, h, c;
 
-    (void)state;
     fill(grey, sizeof grey, 1);
     fill(colour, sizeof colour, 2);
     cmn_image_cache_keep("a.png", 1, SIDE, SIDE, 1, grey);
@@ -133,13 +128,12 @@ static void channels_are_part_of_the_key(void **state)
     assert_null(find_image(" a.png", 1));
 }
 
-static void limit_is_respected(void **state)
+TEST(limit_is_respected)
 {
     enum { LIMIT = 20 * BYTES, IMAGES = 100 };
     char name[32];
     int kept = 0;
 
-    (void)state;
     cmn_image_cache_open(NULL, LIMIT, "");
     for (int i = 0; i < IMAGES; i++) {
         snprintf(name, sizeof name, "%d.png", i);
@@ -157,11 +151,10 @@ static void limit_is_respected(void **state)
     assert_true(kept < IMAGES);
 }
 
-static void keeping_twice_costs_once(void **state)
+TEST(keeping_twice_costs_once)
 {
     unsigned char *copy;
 
-    (void)state;
     cmn_image_cache_open(NULL, 10 * BYTES, "");
     for (int i = 0; i < 1000; i++) {
         keep("a.png", 1);
@@ -172,19 +165,17 @@ static void keeping_twice_costs_once(void **state)
     free(copy);
 }
 
-static void no_limit_no_images(void **state)
+TEST(no_limit_no_images)
 {
-    (void)state;
     cmn_image_cache_open(NULL, 0, "");
     keep("a.png", 1);
     assert_null(find_image("a.png", 1));
 }
 
-static void close_drops_everything(void **state)
+TEST(close_drops_everything)
 {
     unsigned char *copy;
 
-    (void)state;
     cmn_image_cache_open(NULL, 4 * BYTES, "");
     keep("a.png", 1);
     cmn_image_cache_close();
@@ -197,22 +188,20 @@ static void close_drops_everything(void **state)
     free(copy);
 }
 
-static void default_limit_is_a_part_of_memory(void **state)
+TEST(default_limit_is_a_part_of_memory)
 {
-    (void)state;
     assert_true(cmn_image_cache_default_limit() > 0);
     /* Free memory moves between the two calls. */
     assert_true(cmn_image_cache_default_limit() < cmn_memory_free() / 2);
 }
 
 /* Two names with one hash: the first word of a line is the other one's. */
-static void names_with_one_hash_are_two(void **state)
+TEST(names_with_one_hash_are_two)
 {
     unsigned char *pixels = NULL;
     struct key a, b;
     struct record r;
 
-    (void)state;
     keep("a.png", 1);
     make_key(&a, "a.png", 1);
     make_key(&b, "b.png", 1);
@@ -282,9 +271,8 @@ static int count_kept(int i)
     return kept;
 }
 
-static void what_one_keeps_the_others_find(void **state)
+TEST(what_one_keeps_the_others_find)
 {
-    (void)state;
     assert_int_equal(in_processes(PROCESSES, keep_some), 0);
     assert_int_equal(count_kept(0), PROCESSES * EACH);
     assert_int_equal(in_processes(1, count_kept), PROCESSES * EACH);
@@ -296,13 +284,12 @@ static uint64_t used(int place)
 }
 
 /* All keep all at once: what somebody has found already is given back, or at worst taken twice. */
-static void the_limit_is_that_of_all(void **state)
+TEST(the_limit_is_that_of_all)
 {
     enum { LIMIT = 60 * 2 * UNIT };
     uint64_t begin;
     int kept;
 
-    (void)state;
     cmn_image_cache_open(NULL, LIMIT, "");
     begin = used(IN_MEMORY);
     assert_int_equal(in_processes(PROCESSES, keep_all), 0);
@@ -320,9 +307,8 @@ static int die_while_keeping(int i)
 
 /* In the head of its record, in its key, in its pixels: nobody finds it, and the next one who decodes
  * it keeps it. */
-static void an_image_half_written_is_not_found(void **state)
+TEST(an_image_half_written_is_not_found)
 {
-    (void)state;
     assert_int_equal(in_processes(PROCESSES, die_while_keeping), PROCESSES * 1000 * SIGKILL);
     assert_int_equal(is_kept("half.png", 7), 0);
     keep("half.png", 7);
@@ -339,11 +325,10 @@ static int keep_within_a_small_file(int i)
     return count_kept(i);
 }
 
-static void a_limit_of_files_is_one_of_the_cache(void **state)
+TEST(a_limit_of_files_is_one_of_the_cache)
 {
     int kept;
 
-    (void)state;
     cmn_image_cache_close();
     kept = in_processes(1, keep_within_a_small_file);
     assert_true(kept > 0 && kept < PROCESSES * EACH);
@@ -364,13 +349,12 @@ static int files_in(const char *folder)
     return files;
 }
 
-static void a_folder_takes_what_memory_has_no_room_for(void **state)
+TEST(a_folder_takes_what_memory_has_no_room_for)
 {
     enum { LIMIT = 20 * 2 * UNIT };
     char folder[] = "/tmp/cmn-cache-XXXXXX";
     uint64_t begin;
 
-    (void)state;
     assert_non_null(mkdtemp(folder));
     for (size_t memory = 0; memory <= LIMIT; memory += LIMIT) {
         cmn_image_cache_open(NULL, memory, folder);
@@ -416,12 +400,11 @@ static void *work(void *bad)
     return NULL;
 }
 
-static void threads_see_whole_images(void **state)
+TEST(threads_see_whole_images)
 {
     pthread_t thread[THREADS];
     int bad[THREADS] = {0};
 
-    (void)state;
     cmn_image_cache_open(NULL, 1 << 24, "");
     pthread_barrier_init(&start, NULL, THREADS);
     for (int i = 0; i < THREADS; i++) {
@@ -444,25 +427,4 @@ static void threads_see_whole_images(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(found_as_kept, reset),
-        cmocka_unit_test_setup(caller_owns_the_copy, reset),
-        cmocka_unit_test_setup(channels_are_part_of_the_key, reset),
-        cmocka_unit_test_setup(limit_is_respected, reset),
-        cmocka_unit_test_setup(keeping_twice_costs_once, reset),
-        cmocka_unit_test_setup(no_limit_no_images, reset),
-        cmocka_unit_test_setup(close_drops_everything, reset),
-        cmocka_unit_test_setup(default_limit_is_a_part_of_memory, reset),
-        cmocka_unit_test_setup(names_with_one_hash_are_two, reset),
-        cmocka_unit_test_setup(what_one_keeps_the_others_find, reset),
-        cmocka_unit_test_setup(the_limit_is_that_of_all, reset),
-        cmocka_unit_test_setup(an_image_half_written_is_not_found, reset),
-        cmocka_unit_test_setup(a_limit_of_files_is_one_of_the_cache, reset),
-        cmocka_unit_test_setup(a_folder_takes_what_memory_has_no_room_for, reset),
-        cmocka_unit_test_setup(threads_see_whole_images, reset),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(reset, NULL)

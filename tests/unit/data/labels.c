@@ -19,21 +19,21 @@ static void write_text(const char *text, size_t n)
     assert_int_equal(fclose(out), 0);
 }
 
-static void blanks_marks_and_ends_of_lines(void **state)
+TEST(blanks_marks_and_ends_of_lines)
 {
     static const char text[] = "\xef\xbb\xbf"
                                "1 .5 .25 .125 1\r\n\n \t\n  -2\t0 1e-1 +.5 2 \n70 1 1 1 1";
     const struct cmn_label want[] = {
-        {1, .5F, .25F, .125F, 1}, {-2, 0, .1F, .5F, 2}, {70, 1, 1, 1, 1}};
+        {1, .5F, .25F, .125F, 1, 1}, {-2, 0, .1F, .5F, 2, 4}, {70, 1, 1, 1, 1, 5}};
     struct cmn_label *all;
     int n;
 
-    (void)state;
     write_text(text, sizeof text - 1);
     all = cmn_labels_read(file, &n);
     assert_int_equal(n, 3);
     for (int i = 0; i < n; i++) {
         assert_int_equal(all[i].class, want[i].class);
+        assert_int_equal(all[i].line, want[i].line);
         assert_true(all[i].x == want[i].x && all[i].y == want[i].y);
         assert_true(all[i].width == want[i].width && all[i].height == want[i].height);
     }
@@ -45,7 +45,7 @@ static void blanks_marks_and_ends_of_lines(void **state)
     unlink(file);
 }
 
-static void many_boxes(void **state)
+TEST(many_boxes)
 {
     enum { BOXES = 1000 };
     static char text[BOXES * 32];
@@ -53,7 +53,6 @@ static void many_boxes(void **state)
     size_t used = 0;
     int n;
 
-    (void)state;
     for (int i = 0; i < BOXES; i++) {
         used += (size_t)snprintf(text + used, sizeof text - used, "%d .5 .5 .1 .1\n", i);
     }
@@ -88,11 +87,10 @@ static const struct {
     {"#comment", ""},
 };
 
-static void what_is_no_label(void **state)
+TEST(what_is_no_label)
 {
     char text[256], want[300];
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct cmn_labels l;
         struct cmn_label label;
@@ -113,13 +111,12 @@ static void what_is_no_label(void **state)
     unlink(file);
 }
 
-static void a_byte_of_zero_hides_nothing(void **state)
+TEST(a_byte_of_zero_hides_nothing)
 {
     static const char text[] = "1 .5 .5 .3 .3\0 9 9\n";
     struct cmn_labels l;
     struct cmn_label label;
 
-    (void)state;
     write_text(text, sizeof text - 1);
     assert_int_equal(cmn_labels_open(&l, file), 0);
     assert_int_equal(cmn_labels_next(&l, &label), -1);
@@ -128,12 +125,11 @@ static void a_byte_of_zero_hides_nothing(void **state)
     assert_int_not_equal(cmn_labels_open(&l, file), 0);
 }
 
-static void what_cannot_be_read_is_not_its_end(void **state)
+TEST(what_cannot_be_read_is_not_its_end)
 {
     struct cmn_labels l;
     struct cmn_label label;
 
-    (void)state;
     assert_int_equal(cmn_labels_open(&l, "/tmp"), 0);
     assert_int_equal(cmn_labels_next(&l, &label), -1);
     assert_true(l.failed);
@@ -141,15 +137,4 @@ static void what_cannot_be_read_is_not_its_end(void **state)
     cmn_labels_close(&l);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blanks_marks_and_ends_of_lines),
-        cmocka_unit_test(many_boxes),
-        cmocka_unit_test(what_is_no_label),
-        cmocka_unit_test(a_byte_of_zero_hides_nothing),
-        cmocka_unit_test(what_cannot_be_read_is_not_its_end),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

@@ -29,14 +29,13 @@ static void *read_labels(void *line)
     return NULL;
 }
 
-static void stop_request_cuts_off_no_label_file(void **state)
+TEST(stop_request_cuts_off_no_label_file)
 {
     char line[64] = "";
     sigset_t ours, before;
     pthread_t thread;
     int to;
 
-    (void)state;
     snprintf(fifo, sizeof fifo, "/tmp/cmn-loader.%d", getpid());
     assert_int_equal(mkfifo(fifo, 0600), 0);
     cmn_stop_catch();
@@ -60,11 +59,4 @@ static void stop_request_cuts_off_no_label_file(void **state)
     assert_int_equal(cmn_stop_requested(), SIGTERM);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stop_request_cuts_off_no_label_file),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

@@ -119,12 +119,11 @@ static const struct {
 static const char *const damaged[] = {"jpg-ends-early", "png-distance-30",
                                       "png-distance-30-interlaced", "png-palette-index"};
 
-static void what_was_found_is_refused_with_its_reason(void **state)
+TEST(what_was_found_is_refused_with_its_reason)
 {
     DIR *folder = opendir(FOUND);
     size_t files = 0;
 
-    (void)state;
     for (struct dirent *e; (e = readdir(folder));) {
         files += e->d_name[0] != '.';
     }
@@ -139,7 +138,7 @@ static void what_was_found_is_refused_with_its_reason(void **state)
     }
 }
 
-static void what_is_no_image_is_named(void **state)
+TEST(what_is_no_image_is_named)
 {
     static const struct {
         const char *starts;
@@ -160,7 +159,6 @@ static void what_is_no_image_is_named(void **state)
         {"P3 1 1 255 1 2 3", 16, "plain PPM files are not supported; convert"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(other); i++) {
         memcpy(bytes, other[i].starts, (size_t)other[i].n);
         assert_null(decode(other[i].n, 3));
@@ -174,17 +172,15 @@ static void what_is_no_image_is_named(void **state)
     assert_string_equal(reason, "a device, not a file");
 }
 
-static void what_has_no_room_is_named(void **state)
+TEST(what_has_no_room_is_named)
 {
-    (void)state;
     assert_null(cmn_pixels_too_large(1920, 1080, 3));
     check_contains(cmn_pixels_too_large(2000000000, 2000000000, 3),
                    "2000000000 x 2000000000 pixels take 72000000000.0 GB of memory, and ");
 }
 
-static void damaged_file_has_the_same_pixels_each_time(void **state)
+TEST(damaged_file_has_the_same_pixels_each_time)
 {
-    (void)state;
     for (size_t i = 0; i <= COUNT(damaged); i++) {
         int n = i ? read_fuzzed(FOUND, damaged[i - 1]) : read_fuzzed(SEEDS, "jpg-422");
         unsigned char *first, *second;
@@ -219,13 +215,12 @@ static __attribute__((noinline)) void spoil_stack(void)
     }
 }
 
-static void colour_that_a_palette_lacks_is_black(void **state)
+TEST(colour_that_a_palette_lacks_is_black)
 {
     static const unsigned char right[] = {1, 2, 3, 4, 5, 6, 0, 0, 0};
     int n = read_fuzzed(FOUND, "png-palette-index");
     unsigned char *p;
 
-    (void)state;
     spoil_stack();
     p = decode(n, 3);
     assert_memory_equal(p, right, sizeof right);
@@ -233,12 +228,11 @@ static void colour_that_a_palette_lacks_is_black(void **state)
 }
 
 /* For decoders that are not ours. */
-static void cut_file_is_told_from_others(void **state)
+TEST(cut_file_is_told_from_others)
 {
     static const char *const seeds[] = {"jpg-420-restart", "rgb-png", "rgb-bmp", "pgm", "gif"};
     char name[64];
 
-    (void)state;
     snprintf(name, sizeof name, "/tmp/cmn-pixels.%d", getpid());
     for (size_t i = 0; i < COUNT(seeds); i++) {
         int n = read_fuzzed(SEEDS, seeds[i]);
@@ -261,7 +255,7 @@ static void cut_file_is_told_from_others(void **state)
 
 /* Of each length that a file can be cut to: all pixels, or the line. What lies behind the last
  * pixel may be missing: a PNG's last checksum, a BMP's padding. */
-static void cut_file_is_refused(void **state)
+TEST(cut_file_is_refused)
 {
     static const char *const seeds[] = {
         "bmp-1",
@@ -282,7 +276,6 @@ static void cut_file_is_refused(void **state)
         "rgb-png",
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(seeds); i++) {
         unsigned char *whole = decode_seed(seeds[i], 3), *cut;
         int width = w, height = h, n = read_fuzzed(SEEDS, seeds[i]), refused = 0;
@@ -304,14 +297,13 @@ static void cut_file_is_refused(void **state)
 /* ---- what is taken ---- */
 
 /* How fuzz/seeds/image/jpg-* were made: 24 x 16, colours that change evenly. */
-static void jpegs_of_all_kinds_have_their_pixels(void **state)
+TEST(jpegs_of_all_kinds_have_their_pixels)
 {
     static const char *const seeds[] = {
         "jpg-422",  "jpg-420-restart",         "jpg-scans", "jpg-progressive",
         "jpg-cmyk", "jpg-progressive-restart", "jpg-ycck",  "jpg-exif"};
     unsigned char *p;
 
-    (void)state;
     for (size_t i = 0; i < COUNT(seeds); i++) {
         p = decode_seed(seeds[i], 3);
         assert_int_equal(w, 24); /* jpg-exif, too: pixels are taken as they are stored */
@@ -362,12 +354,11 @@ static int bmp(unsigned header, unsigned bits, unsigned compression, unsigned of
     return n;
 }
 
-static void bmps_that_were_read_wrongly(void **state)
+TEST(bmps_that_were_read_wrongly)
 {
     unsigned char *p;
     int n;
 
-    (void)state;
     /* One bit a pixel and a width of whole bytes; white and black. */
     n = bmp(40, 1, 0, 62);
     put(&n, 0, 4);
@@ -419,12 +410,11 @@ static void bmps_that_were_read_wrongly(void **state)
     free(p);
 }
 
-static void pngs_of_all_kinds(void **state)
+TEST(pngs_of_all_kinds)
 {
     static const char *const same[] = {"png-fixed", "png-stored", "png-gray4", "png-gray16",
                                        "png-graya", "png-pal8",   "png-rgb16", "png-rgba-i"};
 
-    (void)state;
     for (size_t i = 0; i < COUNT(same); i++) {
         unsigned char *p = decode_seed(same[i], 4), *gray;
         unsigned char *colours = decode_seed(same[i], 3);
@@ -474,7 +464,7 @@ static void *write_slowly(void *self)
     return NULL;
 }
 
-static void signals_do_not_cut_an_image(void **state)
+TEST(signals_do_not_cut_an_image)
 {
     struct sigaction action = {.sa_handler = nothing}, before;
     unsigned char *whole = decode_seed("rgb-png", 3), *p;
@@ -482,7 +472,6 @@ static void signals_do_not_cut_an_image(void **state)
     char name[64];
     pthread_t thread;
 
-    (void)state;
     snprintf(name, sizeof name, "/tmp/cmn-images.%d", getpid());
     wr.name = name;
     assert_int_equal(mkfifo(name, 0600), 0);
@@ -542,7 +531,7 @@ static int turned_before_another(const char *exif, size_t n)
     return cmn_pixels_turned();
 }
 
-static void orientations(void **state)
+TEST(orientations)
 {
     static const char big[] = "Exif\0\0MM\0*\0\0\0\x8\0\x2\x1\xf\0\x2\0\0\0\x1zzzz"
                               "\x1\x12\0\x3\0\0\0\x1\0\x6\0\0\0\0\0\0";
@@ -552,7 +541,6 @@ static void orientations(void **state)
                                   "\x12\x1\x3\0\x1\0\0\0\x1\0\0\0\0\0\0\0";
     static const char far_away[] = "Exif\0\0MM\0*\xff\xff\xff\xff\0\x1";
 
-    (void)state;
     assert_true(turned(big, sizeof big - 1, sizeof big - 1));
     assert_true(turned(little, sizeof little - 1, sizeof little - 1));
     assert_false(turned(upright, sizeof upright - 1, sizeof upright - 1));
@@ -565,22 +553,4 @@ static void orientations(void **state)
     assert_false(cmn_pixels_turned());
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_found_is_refused_with_its_reason),
-        cmocka_unit_test(what_is_no_image_is_named),
-        cmocka_unit_test(what_has_no_room_is_named),
-        cmocka_unit_test(damaged_file_has_the_same_pixels_each_time),
-        cmocka_unit_test(colour_that_a_palette_lacks_is_black),
-        cmocka_unit_test(cut_file_is_told_from_others),
-        cmocka_unit_test(cut_file_is_refused),
-        cmocka_unit_test(jpegs_of_all_kinds_have_their_pixels),
-        cmocka_unit_test(bmps_that_were_read_wrongly),
-        cmocka_unit_test(pngs_of_all_kinds),
-        cmocka_unit_test(signals_do_not_cut_an_image),
-        cmocka_unit_test(orientations),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

@@ -13,11 +13,10 @@ static void assert_once_each(const struct cmn_sample *sample, size_t images)
     free(count);
 }
 
-static void global_once_per_epoch(void **state)
+TEST(global_once_per_epoch)
 {
     enum { EPOCHS = 3 };
 
-    (void)state;
     for (size_t j = 0; j < COUNT(jobs); j++) {
         size_t n = jobs[j].images;
         size_t steps = (EPOCHS * n + jobs[j].batch - 1) / jobs[j].batch;
@@ -30,12 +29,11 @@ static void global_once_per_epoch(void **state)
     }
 }
 
-static void global_epochs_differ(void **state)
+TEST(global_epochs_differ)
 {
     struct cmn_sample *stream = stream_of(plan_of(CMN_SCATTER_GLOBAL, 100, 2, 0, 10), 20);
     size_t moved = 0, unsorted = 0;
 
-    (void)state;
     for (size_t i = 0; i < 100; i++) {
         moved += stream[i].image != stream[100 + i].image;
         unsorted += stream[i].image != i;
@@ -46,7 +44,7 @@ static void global_epochs_differ(void **state)
 }
 
 /* Four images have 24 orders; of 24000 passes each order gets about 1000. */
-static void orders_are_equally_likely(void **state)
+TEST(orders_are_equally_likely)
 {
     enum { PASSES = 24000 };
     struct cmn_sampler_plan plan = plan_of(CMN_SCATTER_GLOBAL, 4, 1, 0, 4);
@@ -54,7 +52,6 @@ static void orders_are_equally_likely(void **state)
     int count[256] = {0};
     int orders = 0;
 
-    (void)state;
     for (int p = 0; p < PASSES; p++) {
         const struct cmn_sample *s = sample + 4 * p;
         count[s[0].image << 6 | s[1].image << 4 | s[2].image << 2 | s[3].image]++;
@@ -76,9 +73,8 @@ static int by_ticket(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void tickets_are_unique(void **state)
+TEST(tickets_are_unique)
 {
-    (void)state;
     for (int mode = CMN_SCATTER_GLOBAL; mode <= CMN_SCATTER_NONE; mode++) {
         struct cmn_sample *stream =
             stream_of(plan_of((enum cmn_scatter_mode)mode, 50, 3, 0, 30), 100);
@@ -90,9 +86,8 @@ static void tickets_are_unique(void **state)
     }
 }
 
-static void global_n_ranks_are_one_rank(void **state)
+TEST(global_n_ranks_are_one_rank)
 {
-    (void)state;
     for (size_t j = 0; j < COUNT(jobs); j++) {
         size_t steps = 5;
         struct cmn_sample *many = stream_of(
@@ -105,17 +100,16 @@ static void global_n_ranks_are_one_rank(void **state)
     }
 }
 
-static void refused(void **state)
+TEST(refused)
 {
     struct cmn_sampler_plan few = plan_of(CMN_SCATTER_SHARD, 3, 5, 0, 5);
     struct cmn_sampler_plan none = plan_of(CMN_SCATTER_GLOBAL, 0, 2, 0, 4);
 
-    (void)state;
     assert_fatal(cmn_sampler_open(&few), "3 images cannot be cut into shards for 5 ranks");
     assert_fatal(cmn_sampler_open(&none), "empty");
 }
 
-static void none_is_in_range(void **state)
+TEST(none_is_in_range)
 {
     struct cmn_sampler_plan a = plan_of(CMN_SCATTER_NONE, 10, 2, 0, 8);
     struct cmn_sampler_plan b = plan_of(CMN_SCATTER_NONE, 10, 2, 1, 8);
@@ -124,7 +118,6 @@ static void none_is_in_range(void **state)
     int count[10] = {0};
     int equal = 0;
 
-    (void)state;
     for (int i = 0; i < 10000; i++) {
         assert_true(first[i].image < 10);
         count[first[i].image]++;
@@ -138,9 +131,8 @@ static void none_is_in_range(void **state)
     free(second);
 }
 
-static void seed_decides(void **state)
+TEST(seed_decides)
 {
-    (void)state;
     for (int mode = CMN_SCATTER_GLOBAL; mode <= CMN_SCATTER_NONE; mode++) {
         struct cmn_sampler_plan plan = plan_of((enum cmn_scatter_mode)mode, 1000, 3, 1, 30);
         struct cmn_sample *a = draw(&plan, 0, 500);
@@ -162,9 +154,8 @@ static void seed_decides(void **state)
 }
 
 /* Any sample, asked for alone and in any order, is what it is in the stream. */
-static void draws_have_no_history(void **state)
+TEST(draws_have_no_history)
 {
-    (void)state;
     for (int mode = CMN_SCATTER_GLOBAL; mode <= CMN_SCATTER_NONE; mode++) {
         struct cmn_sampler_plan plan = plan_of((enum cmn_scatter_mode)mode, 20, 2, 1, 14);
         struct cmn_sample *all = draw(&plan, 0, 300);
@@ -181,9 +172,8 @@ static void draws_have_no_history(void **state)
     }
 }
 
-static void resume_continues(void **state)
+TEST(resume_continues)
 {
-    (void)state;
     for (int mode = CMN_SCATTER_GLOBAL; mode <= CMN_SCATTER_NONE; mode++) {
         for (int rank = 0; rank < 3; rank++) {
             struct cmn_sampler_plan plan = plan_of((enum cmn_scatter_mode)mode, 50, 3, rank, 10);
@@ -199,13 +189,12 @@ static void resume_continues(void **state)
 }
 
 /* 3 steps of 8 on 2 ranks, then 4 steps of 9 on 3 ranks: epochs stay whole. */
-static void resume_on_other_ranks(void **state)
+TEST(resume_on_other_ranks)
 {
     struct cmn_sampler_plan later = plan_of(CMN_SCATTER_GLOBAL, 15, 3, 0, 9);
     struct cmn_sample whole[60];
     struct cmn_sample *part;
 
-    (void)state;
     part = stream_of(plan_of(CMN_SCATTER_GLOBAL, 15, 2, 0, 8), 3);
     memcpy(whole, part, 24 * sizeof *part);
     free(part);
@@ -218,21 +207,4 @@ static void resume_on_other_ranks(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(global_once_per_epoch),
-        cmocka_unit_test(global_epochs_differ),
-        cmocka_unit_test(orders_are_equally_likely),
-        cmocka_unit_test(tickets_are_unique),
-        cmocka_unit_test(global_n_ranks_are_one_rank),
-        cmocka_unit_test(refused),
-        cmocka_unit_test(none_is_in_range),
-        cmocka_unit_test(seed_decides),
-        cmocka_unit_test(draws_have_no_history),
-        cmocka_unit_test(resume_continues),
-        cmocka_unit_test(resume_on_other_ranks),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

@@ -20,11 +20,10 @@ static size_t *part_of(size_t images, int size, int rank, size_t *n, size_t pass
     return image;
 }
 
-static void shard_parts(void **state)
+TEST(shard_parts)
 {
     enum { PASSES = 3 };
 
-    (void)state;
     for (size_t j = 0; j < COUNT(jobs); j++) {
         size_t images = jobs[j].images;
         int *owner = calloc(images, sizeof *owner);
@@ -88,9 +87,8 @@ static void *draw_pieces(void *argument)
     return NULL;
 }
 
-static void threads_draw_the_same(void **state)
+TEST(threads_draw_the_same)
 {
-    (void)state;
     for (int mode = CMN_SCATTER_GLOBAL; mode <= CMN_SCATTER_NONE; mode++) {
         struct cmn_sampler_plan plan = plan_of((enum cmn_scatter_mode)mode, LIST, 1, 0, 34);
         struct cmn_sample *want = draw(&plan, 0, 8 * LIST);
@@ -115,12 +113,4 @@ static void threads_draw_the_same(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shard_parts),
-        cmocka_unit_test(threads_draw_the_same),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

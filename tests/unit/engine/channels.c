@@ -81,18 +81,16 @@ static void compare_all(enum cmn_channels_layout layout)
     }
 }
 
-static void without_instructions(void **state)
+TEST(without_instructions)
 {
-    (void)state;
     is_used = 0;
     assert_false(cmn_channels_fast(0));
     compare_all(CMN_CHANNELS_LAST);
     is_used = 1;
 }
 
-static void each_layout(void **state)
+TEST(each_layout)
 {
-    (void)state;
     if (!cmn_channels_fast(0)) {
         skip();
     }
@@ -100,10 +98,4 @@ static void each_layout(void **state)
     compare_all(CMN_CHANNELS_BY_SIXTEEN);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(without_instructions),
-                                       cmocka_unit_test(each_layout)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

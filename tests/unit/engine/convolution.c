@@ -138,7 +138,7 @@ static void compare(struct cmn_convolution s)
 }
 
 /* Fields: batch, groups, channels, height, width, filters, (out), size, strides, dilation, pad. */
-static void each_shape_by_its_definition(void **state)
+TEST(each_shape_by_its_definition)
 {
     static const struct cmn_convolution shape[] = {
         {2, 1, 3, 9, 11, 8, 0, 0, 3, 1, 1, 1, 1},    {1, 1, 1, 5, 5, 1, 0, 0, 1, 1, 1, 1, 0},
@@ -150,7 +150,6 @@ static void each_shape_by_its_definition(void **state)
         {2, 1, 3, 9, 11, 8, 0, 0, 3, 1, 1, 1, 0},    {1, 1, 2, 3, 3, 2, 0, 0, 3, 1, 1, 1, 3},
     };
 
-    (void)state;
     if (!is_there) {
         skip();
     }
@@ -177,12 +176,11 @@ static void both(float *forward, float *backward)
 }
 
 /* What is kept while weights stay is never used for others. */
-static void held_weights(void **state)
+TEST(held_weights)
 {
     static float old[2][FLOATS], is[2][FLOATS], anew[2][FLOATS];
     const struct held *h;
 
-    (void)state;
     if (!is_there) {
         skip();
     }
@@ -232,11 +230,10 @@ static void held_weights(void **state)
 }
 
 /* Weights that a reorder would change are Darknet's to use. */
-static void wrong_reorders(void **state)
+TEST(wrong_reorders)
 {
     struct cmn_convolution s = {2, 1, 5, 10, 10, 7, 10, 10, 3, 1, 1, 1, 1};
 
-    (void)state;
     if (!is_there) {
         skip();
     }
@@ -249,24 +246,12 @@ static void wrong_reorders(void **state)
     assert_int_equal(convolve(&s, CMN_OUTPUT, x, w, delta), 1);
 }
 
-#ifdef IN_BF16
-static int switch_on(void **state)
-{
-    (void)state;
-    is_there = cmn_convolution_use_bf16(1);
-    return 0;
-}
-#else
-#define switch_on NULL
-#endif
-
 /* oversteps() */
-static void none_that_writes_elsewhere(void **state)
+TEST(none_that_writes_elsewhere)
 {
     struct cmn_convolution s = {1, 1, 4, 38, 38, 14, 19, 19, 1, 2, 2, 1, 0};
     const struct cmn_convolution_data nhwc = {.input_in_nhwc = 1, .output_in_nhwc = 1}, plain = {0};
 
-    (void)state;
     if (!is_there) {
         skip();
     }
@@ -276,12 +261,12 @@ static void none_that_writes_elsewhere(void **state)
     assert_int_equal(cmn_convolution_knows(&s, &nhwc), 1);
 }
 
-int main(void)
+static void switch_on(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_shape_by_its_definition), cmocka_unit_test(held_weights),
-        cmocka_unit_test(wrong_reorders), cmocka_unit_test(none_that_writes_elsewhere)};
-
     cmn_convolution_use(1);
-    return cmocka_run_group_tests(tests, switch_on, NULL);
+#ifdef IN_BF16
+    is_there = cmn_convolution_use_bf16(1);
+#endif
 }
+
+TESTS(switch_on, NULL)

@@ -72,18 +72,17 @@ static void check_net(const char *cfg, const struct want *want, int n, size_t we
     "\n"                                                                                          \
     "filters=3\nsize=1\nactivation=linear\n[avgpool]\n[softmax]\n"
 
-static void connected(void **state)
+TEST(connected)
 {
     const struct want want[] = {{2, "weight_updates", 5 * 4},
                                 {2, "bias_updates", 4},
                                 {0, "weight_updates", 2 * 2 * 3 * 5},
                                 {0, "bias_updates", 5}};
 
-    (void)state;
     check_net(MLP, want, COUNT(want), 20 + 4 + 60 + 5, 0, 0);
 }
 
-static void convolutional(void **state)
+TEST(convolutional)
 {
     const struct want want[] = {{2, "weight_updates", 6 * 3},
                                 {2, "bias_updates", 3},
@@ -91,28 +90,25 @@ static void convolutional(void **state)
                                 {0, "bias_updates", 6},
                                 {0, "scale_updates", 6}};
 
-    (void)state;
     check_net(CONV, want, COUNT(want), 18 + 3 + 108 + 6 + 6, 2 * 6, 0);
 }
 
 #ifndef NETWORKS_BY_VALUE /* AlexeyAB's tree has neither, on the CPU */
 
-static void connected_adam(void **state)
+TEST(connected_adam)
 {
     const struct want want[] = {{0, "weight_updates", 7 * 3}, {0, "bias_updates", 3}};
 
-    (void)state;
     /* Darknet gives scales their moments even where there are no scales. */
     check_net("[net]\nadam=1\ninputs=7\n[connected]\noutput=3\n", want, COUNT(want), 21 + 3, 0,
               2 * (21 + 3 + 3));
 }
 
-static void deconvolutional(void **state)
+TEST(deconvolutional)
 {
     const struct want want[] = {
         {0, "weight_updates", 3 * 5 * 2 * 2}, {0, "bias_updates", 5}, {0, "scale_updates", 5}};
 
-    (void)state;
     check_net(
         "[net]\nheight=4\nwidth=4\nchannels=3\n[deconvolutional]\nfilters=5\nsize=2\nstride=2\n"
         "batch_normalize=1\nactivation=relu\n",
@@ -121,35 +117,32 @@ static void deconvolutional(void **state)
 
 #endif
 
-static void local(void **state)
+TEST(local)
 {
     const struct want want[] = {{0, "weight_updates", 2 * 3 * 3 * 3 * 4 * 4},
                                 {0, "bias_updates", 3 * 4 * 4}};
 
-    (void)state;
     check_net("[net]\nheight=6\nwidth=6\nchannels=2\n[local]\nfilters=3\nsize=3\nstride=1\npad=0\n"
               "activation=relu\n",
               want, COUNT(want), 864 + 48, 0, 0);
 }
 
-static void batchnorm(void **state)
+TEST(batchnorm)
 {
     const struct want want[] = {{1, "scale_updates", 3}, {1, "bias_updates", 3}};
     const layer l = {.type = BATCHNORM};
     int all = cmn_tree_layer(&l).leaves_biases ? 1 : 2;
 
-    (void)state;
     /* AlexeyAB's tree does not begin with it. */
     check_net("[net]\nheight=4\nwidth=4\nchannels=3\n[maxpool]\nsize=1\nstride=1\n[batchnorm]\n",
               want, all, 3 * (size_t)all, 6, 0);
 }
 
 /* yolo and region keep anchors where others keep biases. */
-static void anchors_are_no_gradients(void **state)
+TEST(anchors_are_no_gradients)
 {
     const struct want want[] = {{0, "weight_updates", 3 * 18}, {0, "bias_updates", 18}};
 
-    (void)state;
     check_net("[net]\nheight=32\nwidth=32\nchannels=3\n[convolutional]\nfilters=18\nsize=1\n"
               "activation=linear\n[yolo]\nmask=0,1,2\nanchors=1,2,3,4,5,6\nclasses=1\nnum=3\n",
               want, COUNT(want), 54 + 18, 0, 0);
@@ -158,9 +151,8 @@ static void anchors_are_no_gradients(void **state)
               want, COUNT(want), 54 + 18, 0, 0);
 }
 
-static void no_tensors(void **state)
+TEST(no_tensors)
 {
-    (void)state;
     check_net("[net]\nheight=4\nwidth=4\nchannels=3\n[maxpool]\nsize=2\nstride=2\n[avgpool]\n"
               "[softmax]\n",
               NULL, 0, 0, 0, 0);
@@ -182,12 +174,11 @@ static void fill_gradients(network *net)
     }
 }
 
-static void flat_buffer_begins_at_zero(void **state)
+TEST(flat_buffer_begins_at_zero)
 {
     network *net = nets_parse(MLP);
     struct cmn_gradients g;
 
-    (void)state;
     fill_gradients(net);
     cmn_gradients_open(&g, cmn_net_of(net), NULL);
     for (int i = 0; i < net->n; i += 2) {
@@ -213,7 +204,7 @@ static void flat_buffer_begins_at_zero(void **state)
 
 /* Gradients lie in the block from the last layer to the first, apart from each other, aligned,
  * with zeros between them and the metrics behind. */
-static void flat_buffer_layout(void **state)
+TEST(flat_buffer_layout)
 {
     network *net = nets_parse(CONV);
     struct cmn_gradients g;
@@ -221,7 +212,6 @@ static void flat_buffer_layout(void **state)
     int spans = 0, last = net->n;
     size_t used = 0, zeros = 0;
 
-    (void)state;
     fill_gradients(net);
     for (int i = 0; i < 6; i++) {
         net->layers[0].scale_updates[i] = 1;
@@ -273,11 +263,10 @@ static int any(const float *x, size_t n)
     return 0;
 }
 
-static void backward_writes_into_the_flat_buffer(void **state)
+TEST(backward_writes_into_the_flat_buffer)
 {
     const char *const cfg[] = {MLP, CONV};
 
-    (void)state;
     for (size_t k = 0; k < COUNT(cfg); k++) {
         network *net = nets_parse(cfg[k]);
         struct cmn_gradients g;
@@ -311,11 +300,10 @@ static void backward_writes_into_the_flat_buffer(void **state)
 }
 
 /* The same step with and without a flat buffer. */
-static void flat_buffer_changes_no_result(void **state)
+TEST(flat_buffer_changes_no_result)
 {
     float weights[2][60];
 
-    (void)state;
     for (int with = 0; with < 2; with++) {
         network *net;
         struct cmn_gradients g;
@@ -342,14 +330,13 @@ static void flat_buffer_changes_no_result(void **state)
 }
 
 /* Weights travel out and back; the statistics, another kind, stay. */
-static void packs_and_unpacks(void **state)
+TEST(packs_and_unpacks)
 {
     network *net = nets_parse(CONV);
     struct cmn_gradients g;
     float *pack, *weights;
     size_t n;
 
-    (void)state;
     cmn_gradients_open(&g, cmn_net_of(net), NULL);
     n = cmn_gradients_floats(&g, CMN_WEIGHT);
     assert_int_equal(n, 18 + 3 + 108 + 6 + 6);
@@ -373,25 +360,4 @@ static void packs_and_unpacks(void **state)
     nets_free(net);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(connected),
-        cmocka_unit_test(convolutional),
-#ifndef NETWORKS_BY_VALUE
-        cmocka_unit_test(connected_adam),
-        cmocka_unit_test(deconvolutional),
-#endif
-        cmocka_unit_test(local),
-        cmocka_unit_test(batchnorm),
-        cmocka_unit_test(anchors_are_no_gradients),
-        cmocka_unit_test(no_tensors),
-        cmocka_unit_test(flat_buffer_begins_at_zero),
-        cmocka_unit_test(flat_buffer_layout),
-        cmocka_unit_test(backward_writes_into_the_flat_buffer),
-        cmocka_unit_test(flat_buffer_changes_no_result),
-        cmocka_unit_test(packs_and_unpacks),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

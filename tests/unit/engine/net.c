@@ -13,26 +13,21 @@
 static network *net;
 static struct cmn_net *handle;
 
-static int setup(void **state)
+static void setup(void)
 {
-    (void)state;
     net = nets_parse(CFG);
     handle = cmn_net_of(net);
-    return 0;
 }
 
-static int teardown(void **state)
+static void teardown(void)
 {
-    (void)state;
     nets_free(net);
-    return 0;
 }
 
-static void shape(void **state)
+TEST(shape)
 {
     struct cmn_net_size size = cmn_net_size(handle);
 
-    (void)state;
     assert_int_equal(cmn_net_layers(handle), 3);
     assert_string_equal(cmn_net_layer_name(handle, 1), "avgpool");
     assert_int_equal(cmn_net_batch(handle), 4);
@@ -48,9 +43,8 @@ static void shape(void **state)
     assert_int_equal(cmn_net_box_classes(handle, 2), -1);
 }
 
-static void ends_where_it_is_told(void **state)
+TEST(ends_where_it_is_told)
 {
-    (void)state;
     cmn_net_set_seen(handle, 8 * 9);
     assert_int_equal(cmn_net_iteration(handle), 9);
     assert_false(cmn_net_training_ended(handle));
@@ -63,17 +57,15 @@ static void ends_where_it_is_told(void **state)
     assert_true(cmn_net_training_ended(handle));
 }
 
-static void learning_rate(void **state)
+TEST(learning_rate)
 {
-    (void)state;
     cmn_net_scale_learning_rate(handle, 4);
     assert_true(cmn_net_learning_rate(handle) == 2);
     assert_int_equal(cmn_net_burn_in(handle), 3);
 }
 
-static void counts_right_answers(void **state)
+TEST(counts_right_answers)
 {
-    (void)state;
     for (int i = 0; i < 4; i++) { /* the label is class 1; the first three images answer it */
         net->output[3 * i + (i < 3 ? 1 : 2)] = 1;
         net->truth[3 * i + 1] = 1;
@@ -85,13 +77,12 @@ static void counts_right_answers(void **state)
 
 #ifndef NETWORKS_BY_VALUE /* AlexeyAB's tree does not resize classifiers */
 
-static void keeps_a_batch_over_a_resize(void **state)
+TEST(keeps_a_batch_over_a_resize)
 {
     struct cmn_net_size size = cmn_net_size(handle);
     const float *before = net->input;
     float *saved;
 
-    (void)state;
     cmn_net_resize(handle, size);
     assert_ptr_equal(net->input, before); /* nothing to do */
     net->input[4 * 48 - 1] = 5;
@@ -107,27 +98,12 @@ static void keeps_a_batch_over_a_resize(void **state)
 
 #endif
 
-static void names(void **state)
+TEST(names)
 {
     char name[8];
 
-    (void)state;
     cmn_net_name("some/folder/my.v2.cfg", name, sizeof name);
     assert_string_equal(name, "my");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(shape, setup, teardown),
-        cmocka_unit_test_setup_teardown(ends_where_it_is_told, setup, teardown),
-        cmocka_unit_test_setup_teardown(learning_rate, setup, teardown),
-        cmocka_unit_test_setup_teardown(counts_right_answers, setup, teardown),
-#ifndef NETWORKS_BY_VALUE
-        cmocka_unit_test_setup_teardown(keeps_a_batch_over_a_resize, setup, teardown),
-#endif
-        cmocka_unit_test(names),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(setup, teardown)

@@ -157,22 +157,13 @@ static void check_deltas(const struct cmn_pixels *p, const struct cmn_map *m)
     }
 }
 
-static void choose(const struct cmn_nhwc_images *kind)
-{
-    images = kind;
-    if (in_bf16() && !cmn_channels_fast(1)) {
-        skip();
-    }
-}
-
-static void each_size(void **state)
+static void each_size(void)
 {
     static const struct cmn_pixels sizes[] = {{1, 1},     {7, 3},    {1025, 16},
                                               {1500, 20}, {130, 64}, {90, 70},
                                               {19, 1000}, {2048, 1}, {1027, 130}};
     const struct cmn_map leaky = {factor, term, 0.1F};
 
-    choose(*state);
     for (size_t i = 0; i < COUNT(sizes); i++) {
         fill(&sizes[i]);
         check_statistics(&sizes[i]);
@@ -182,7 +173,7 @@ static void each_size(void **state)
 }
 
 /* Ties go to even; what is too large becomes infinite, and what is no number stays none. */
-static void rounding(void **state)
+static void rounding(void)
 {
     static const float value[] = {
         1 + 1 / 256.F, 1 + 3 / 256.F, -1 - 3 / 256.F, 3.3961775e38F, INFINITY, -INFINITY, NAN, 0,
@@ -193,7 +184,6 @@ static void rounding(void **state)
     const uint16_t unit = 0x3f80;
     uint16_t to[2]; /* as large as a float */
 
-    choose(*state);
     for (size_t i = 0; i < COUNT(value); i++) {
         const float minus_zero = -0.F;
         const struct cmn_map map = {&value[i], &minus_zero, 1};
@@ -211,13 +201,12 @@ static void rounding(void **state)
     }
 }
 
-static void any_number_of_threads(void **state)
+static void any_number_of_threads(void)
 {
     const struct cmn_pixels p = {9000, 20};
     const struct cmn_map leaky = {factor, term, 0.1F};
     static double one[1 + 2 * 20], three[1 + 2 * 20];
 
-    choose(*state);
     if (!omp_set_num_threads) {
         skip(); /* it has none */
     }
@@ -233,15 +222,22 @@ static void any_number_of_threads(void **state)
     assert_memory_equal(one, three, 2 * 20 * sizeof *one);
 }
 
-int main(void)
+TEST(floats)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(each_size, (void *)&cmn_nhwc_floats),
-        cmocka_unit_test_prestate(any_number_of_threads, (void *)&cmn_nhwc_floats),
-        cmocka_unit_test_prestate(each_size, (void *)&cmn_nhwc_bf16),
-        cmocka_unit_test_prestate(any_number_of_threads, (void *)&cmn_nhwc_bf16),
-        cmocka_unit_test_prestate(rounding, (void *)&cmn_nhwc_bf16),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    images = &cmn_nhwc_floats;
+    each_size();
+    any_number_of_threads();
 }
+
+TEST(bf16)
+{
+    images = &cmn_nhwc_bf16;
+    if (!cmn_channels_fast(1)) {
+        skip();
+    }
+    each_size();
+    rounding();
+    any_number_of_threads();
+}
+
+TESTS(NULL, NULL)

@@ -326,29 +326,30 @@ static void train_all(int normal)
     assert_int_equal(wrong, 0);
 }
 
-static void whole_numbers_to_the_bit(void **state)
+static void whole_numbers_to_the_bit(void)
 {
-    in_bf16 = *(int *)*state;
     train_all(0);
 }
 
-static void normalised_as_by_darknet(void **state)
+static void normalised_as_by_darknet(void)
 {
-    in_bf16 = *(int *)*state;
     memset(asked, 0, sizeof asked);
     train_all(1);
     assert_true(asked[0] > 0 && asked[0] == asked[1] && asked[2] > 0);
 }
 
-int main(void)
+TEST(floats)
 {
-    static int floats = 0, bf16 = 1; /* in this order: bf16 stays in use */
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(whole_numbers_to_the_bit, &floats),
-        cmocka_unit_test_prestate(normalised_as_by_darknet, &floats),
-        cmocka_unit_test_prestate(whole_numbers_to_the_bit, &bf16),
-        cmocka_unit_test_prestate(normalised_as_by_darknet, &bf16),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    whole_numbers_to_the_bit();
+    normalised_as_by_darknet();
 }
+
+/* The last one: it stays in use. */
+TEST(bf16)
+{
+    in_bf16 = 1;
+    whole_numbers_to_the_bit();
+    normalised_as_by_darknet();
+}
+
+TESTS(NULL, NULL)

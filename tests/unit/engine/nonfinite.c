@@ -7,14 +7,13 @@
 #include "nets.h"
 #include "engine/nonfinite.h"
 
-static void numbers_and_others(void **state)
+TEST(numbers_and_others)
 {
     static const float fine[] = {0, -0.0F, 3.4e38F, -3.4e38F, 1e-45F};
     static const float not [] = {NAN, -NAN, INFINITY, -INFINITY};
     enum { N = 5000 };
     float *x = calloc(N, sizeof *x);
 
-    (void)state;
     for (size_t i = 0; i < N; i++) {
         x[i] = fine[i % COUNT(fine)];
     }
@@ -75,13 +74,12 @@ static int found_in(struct cmn_nonfinite *last)
 }
 
 /* One value of one image, of a delta, or of a weight: what backward makes of it is found. */
-static void found_in_a_gradient(void **state)
+TEST(found_in_a_gradient)
 {
     struct cmn_nonfinite found;
     char text[256], want[64];
     long image;
 
-    (void)state;
     open_net();
     nets_forward(net);
     nets_backward(net);
@@ -122,12 +120,11 @@ static void found_in_a_gradient(void **state)
 
 /* A whole row or column of a large matrix, which is what a bad delta or input leaves, and any
  * place of small tensors. */
-static void rows_and_columns(void **state)
+TEST(rows_and_columns)
 {
     struct cmn_nonfinite found;
     int large = 0;
 
-    (void)state;
     open_net();
     for (int i = 0; i < g.tensors; i++) {
         const struct cmn_tensor *t = &g.tensor[i];
@@ -168,12 +165,4 @@ static void rows_and_columns(void **state)
     close_net();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_and_others),
-        cmocka_unit_test(found_in_a_gradient),
-        cmocka_unit_test(rows_and_columns),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

@@ -95,9 +95,8 @@ static void compare(struct shape s, int ta, int tb)
     free(x);
 }
 
-static void test_bits(void **state)
+TEST(test_bits)
 {
-    (void)state;
     openblas_set_num_threads(1);
     for (int i = 0; i < SHAPES; i++) {
         for (int how = 0; how < 4; how++) {
@@ -106,9 +105,8 @@ static void test_bits(void **state)
     }
 }
 
-static void test_blocks(void **state)
+TEST(test_blocks)
 {
-    (void)state;
     assert_int_equal(cmn_products_blocks(10, 64, 100), 1);
     assert_int_equal(cmn_products_blocks(1, 191, 100000), 1);
     assert_int_equal(cmn_products_blocks(1, 192, 100000), 2);
@@ -118,7 +116,7 @@ static void test_blocks(void **state)
     assert_int_equal(cmn_products_blocks(100000, 100000, 100000), 4);
 }
 
-static void test_closed(void **state)
+TEST(test_closed)
 {
     float x[3] = {2, 3, 0};
     const struct cmn_product p = {.m = 1,
@@ -132,7 +130,6 @@ static void test_closed(void **state)
                                   .ldb = 1,
                                   .ldc = 1};
 
-    (void)state;
     assert_int_equal(cmn_products_multiply(&p), 0);
     cmn_products_open(3);
     assert_int_equal(cmn_products_multiply(&p), 1);
@@ -168,12 +165,11 @@ static void *call(void *result)
     return NULL;
 }
 
-static void test_callers(void **state)
+TEST(test_callers)
 {
     static float x[SIDE * SIDE], results[CALLERS + 1][SIDE * SIDE];
     pthread_t thread[CALLERS];
 
-    (void)state;
     fill(x, SIDE * SIDE, 1);
     factor = x;
     cmn_products_open(3);
@@ -189,14 +185,4 @@ static void test_callers(void **state)
     cmn_products_close();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bits),
-        cmocka_unit_test(test_blocks),
-        cmocka_unit_test(test_closed),
-        cmocka_unit_test(test_callers),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

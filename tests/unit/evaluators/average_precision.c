@@ -10,9 +10,8 @@ static void assert_near(double is, double should)
     }
 }
 
-static void perfect_boxes_have_one_everywhere(void **unused)
+TEST(perfect_boxes_have_one_everywhere)
 {
-    (void)unused;
     clear();
     for (int i = 0; i < 6; i++) {
         add_truth(i, i % 2, on_grid(1, 2, 7, 9));
@@ -31,9 +30,8 @@ static void perfect_boxes_have_one_everywhere(void **unused)
     assert_near(each[2].ap[0], -1); /* no true box of that class: it does not count */
 }
 
-static void nothing_found_is_zero(void **unused)
+TEST(nothing_found_is_zero)
 {
-    (void)unused;
     clear();
     add_truth(0, 1, on_grid(1, 2, 7, 9));
     evaluate(&usual);
@@ -44,9 +42,8 @@ static void nothing_found_is_zero(void **unused)
     assert_near(all.precision + all.recall + all.f1 + all.iou, 0);
 }
 
-static void nothing_true_is_not_defined(void **unused)
+TEST(nothing_true_is_not_defined)
 {
-    (void)unused;
     clear();
     cmn_match(NULL, 0, NULL, 0, &usual);
     evaluate(&usual);
@@ -58,9 +55,8 @@ static void nothing_true_is_not_defined(void **unused)
     assert_int_equal(all.fp, 1);
 }
 
-static void a_second_box_on_the_same_truth_is_wrong(void **unused)
+TEST(a_second_box_on_the_same_truth_is_wrong)
 {
-    (void)unused;
     clear();
     add_truth(0, 0, on_grid(0, 0, 8, 8));
     add_truth(1, 0, on_grid(0, 0, 8, 8));
@@ -77,9 +73,8 @@ static void a_second_box_on_the_same_truth_is_wrong(void **unused)
 }
 
 /* The better of two boxes comes second: it gets what the first has left, and not what is taken. */
-static void a_taken_box_is_not_taken_again(void **unused)
+TEST(a_taken_box_is_not_taken_again)
 {
-    (void)unused;
     clear();
     add_truth(0, 0, on_grid(0, 0, 8, 8));
     add_truth(0, 0, on_grid(0, 2, 8, 10));
@@ -92,9 +87,8 @@ static void a_taken_box_is_not_taken_again(void **unused)
     assert_near(all.iou, (1 + 7. / 9) / 2);
 }
 
-static void the_class_and_the_image_must_agree(void **unused)
+TEST(the_class_and_the_image_must_agree)
 {
-    (void)unused;
     clear();
     add_truth(0, 0, on_grid(0, 0, 8, 8));
     find_box(0, 1, .9f, on_grid(0, 0, 8, 8));
@@ -105,11 +99,10 @@ static void the_class_and_the_image_must_agree(void **unused)
     assert_int_equal(all.fn, 1);
 }
 
-static void a_threshold_that_is_met_exactly_counts(void **unused)
+TEST(a_threshold_that_is_met_exactly_counts)
 {
     struct cmn_precision_plan plan = usual;
 
-    (void)unused;
     clear();
     add_truth(0, 0, on_grid(0, 0, 8, 8));
     find_box(0, 0, .9f, on_grid(0, 0, 4, 8));
@@ -127,11 +120,10 @@ static void a_threshold_that_is_met_exactly_counts(void **unused)
 }
 
 /* Three of four are found, the second box is wrong. */
-static void the_three_ways_to_take_points(void **unused)
+TEST(the_three_ways_to_take_points)
 {
     struct cmn_precision_plan plan = usual;
 
-    (void)unused;
     clear();
     for (int i = 0; i < 4; i++) {
         add_truth(i, 0, on_grid(0, 0, 8, 8));
@@ -154,9 +146,8 @@ static void the_three_ways_to_take_points(void **unused)
 
 /* Of equal scores the one of the earlier image, and in it of the earlier box, comes first: on
  * any number of ranks. */
-static void ties_are_broken_by_image_then_box(void **unused)
+TEST(ties_are_broken_by_image_then_box)
 {
-    (void)unused;
     clear();
     add_truth(1, 0, on_grid(0, 0, 8, 8));
     find_box(1, 0, .5f, on_grid(0, 0, 8, 8));
@@ -176,11 +167,10 @@ static void ties_are_broken_by_image_then_box(void **unused)
     assert_near(each[0].ap[9], .5);
 }
 
-static void boxes_without_an_area_match_nothing(void **unused)
+TEST(boxes_without_an_area_match_nothing)
 {
     struct cmn_box good = on_grid(0, 0, 8, 8), flat = good, odd = good;
 
-    (void)unused;
     flat.h = 0;
     odd.w = NAN;
     assert_near(cmn_iou(&good, &good), 1);
@@ -195,20 +185,4 @@ static void boxes_without_an_area_match_nothing(void **unused)
     assert_near(each[0].ap[0], .5);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(perfect_boxes_have_one_everywhere),
-        cmocka_unit_test(nothing_found_is_zero),
-        cmocka_unit_test(nothing_true_is_not_defined),
-        cmocka_unit_test(a_second_box_on_the_same_truth_is_wrong),
-        cmocka_unit_test(a_taken_box_is_not_taken_again),
-        cmocka_unit_test(the_class_and_the_image_must_agree),
-        cmocka_unit_test(a_threshold_that_is_met_exactly_counts),
-        cmocka_unit_test(the_three_ways_to_take_points),
-        cmocka_unit_test(ties_are_broken_by_image_then_box),
-        cmocka_unit_test(boxes_without_an_area_match_nothing),
-    };
-
-    return cmocka_run_group_tests_name("average_precision", tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

@@ -4,12 +4,11 @@
 
 #include "golden/boxes.h"
 
-static void as_cocos_tool(void **state)
+TEST(as_cocos_tool)
 {
     static const int points[] = {101, 11, 0};
     double lowest = 1, highest = 0;
 
-    (void)state;
     clear();
     for (size_t i = 0; i < COUNT(golden_truth); i++) {
         const struct golden_box *b = &golden_truth[i];
@@ -45,11 +44,4 @@ static void as_cocos_tool(void **state)
     assert_true(lowest > .02 && lowest < .3 && highest > .5 && highest < .98);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_cocos_tool),
-    };
-
-    return cmocka_run_group_tests_name("average_precision_coco", tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

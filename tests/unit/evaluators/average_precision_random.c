@@ -207,12 +207,11 @@ static void draw_case(unsigned seed)
     }
 }
 
-static void random_boxes_follow_the_definition(void **unused)
+TEST(random_boxes_follow_the_definition)
 {
     static const int points[] = {0, 11, 101};
     long matched = 0;
 
-    (void)unused;
     for (unsigned seed = 1; seed <= 60; seed++) {
         long percent = 10 + 10 * (seed % 9);
         struct cmn_precision_plan plan = {(double)percent / 100, .375f, points[seed % 3]};
@@ -224,11 +223,4 @@ static void random_boxes_follow_the_definition(void **unused)
     assert_true(matched > 500);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_boxes_follow_the_definition),
-    };
-
-    return cmocka_run_group_tests_name("average_precision_random", tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

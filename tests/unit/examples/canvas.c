@@ -9,9 +9,8 @@ enum { GLYPHS = 10, MANY = 1000, INWARD = 2 };
 static uint8_t glyphs[GLYPHS][GLYPH * GLYPH], labels[GLYPHS];
 
 /* Solid blocks of other shapes and places: the longer side is that of MNIST's digits. */
-static int make_glyphs(void **state)
+static void make_glyphs(void)
 {
-    (void)state;
     for (int g = 0; g < GLYPHS; g++) {
         int width = g % 2 ? GLYPH_INK : 3 + g, height = g % 2 ? 3 + g : GLYPH_INK;
         int left = (GLYPH - width) / 2, top = (GLYPH - height) / 2;
@@ -20,7 +19,6 @@ static int make_glyphs(void **state)
             memset(&glyphs[g][y * GLYPH + left], 255, (size_t)width);
         }
     }
-    return 0;
 }
 
 static void draw(struct canvas *canvas, uint64_t seed, uint32_t index)
@@ -54,12 +52,11 @@ static int apart(const struct box *a, const struct box *b)
     return a->right < b->left || b->right < a->left || a->bottom < b->top || b->bottom < a->top;
 }
 
-static void boxes_lie_apart_within_the_canvas(void **state)
+TEST(boxes_lie_apart_within_the_canvas)
 {
     static struct canvas canvas;
     int seen[GLYPHS] = {0}, counts[MOST_DIGITS + 1] = {0};
 
-    (void)state;
     for (uint32_t i = 0; i < MANY; i++) {
         draw(&canvas, 5, i);
         assert_in_range(canvas.digits, 1, MOST_DIGITS);
@@ -85,11 +82,10 @@ static void boxes_lie_apart_within_the_canvas(void **state)
     }
 }
 
-static void boxes_are_tight_on_the_canvas(void **state)
+TEST(boxes_are_tight_on_the_canvas)
 {
     static struct canvas canvas;
 
-    (void)state;
     for (uint32_t i = 0; i < MANY; i++) {
         draw(&canvas, 6, i);
         for (int k = 0; k < canvas.digits; k++) {
@@ -110,11 +106,10 @@ static void boxes_are_tight_on_the_canvas(void **state)
     }
 }
 
-static void the_box_of_a_stamp_holds_what_is_visible_and_no_more(void **state)
+TEST(the_box_of_a_stamp_holds_what_is_visible_and_no_more)
 {
     static struct stamp stamp;
 
-    (void)state;
     for (int longer = SMALLEST; longer <= LARGEST; longer++) {
         for (int g = 0; g < GLYPHS; g++) {
             int left = MOST_PIXELS, top = MOST_PIXELS, right = 0, bottom = 0;
@@ -146,12 +141,11 @@ static uint64_t hash(uint64_t sum, const void *data, size_t bytes)
     return sum;
 }
 
-static void a_seed_means_the_same_bytes_everywhere(void **state)
+TEST(a_seed_means_the_same_bytes_everywhere)
 {
     static struct canvas canvas, again, other;
     uint64_t sum = 0xcbf29ce484222325U;
 
-    (void)state;
     for (uint32_t i = 0; i < 100; i++) {
         draw(&canvas, 7, i);
         draw(&again, 7, i);
@@ -171,25 +165,13 @@ static void a_seed_means_the_same_bytes_everywhere(void **state)
     assert_int_equal(sum, 0xf7408e352ec82592U);
 }
 
-static void blank_glyphs_get_no_box(void **state)
+TEST(blank_glyphs_get_no_box)
 {
     static struct canvas canvas;
     static const uint8_t blank[GLYPH * GLYPH], label[1];
 
-    (void)state;
     draw_canvas(&canvas, blank, label, 1, 1, 1);
     assert_int_equal(canvas.digits, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(boxes_lie_apart_within_the_canvas),
-        cmocka_unit_test(boxes_are_tight_on_the_canvas),
-        cmocka_unit_test(the_box_of_a_stamp_holds_what_is_visible_and_no_more),
-        cmocka_unit_test(a_seed_means_the_same_bytes_everywhere),
-        cmocka_unit_test(blank_glyphs_get_no_box),
-    };
-
-    return cmocka_run_group_tests_name("canvas", tests, make_glyphs, NULL);
-}
+TESTS(make_glyphs, NULL)

@@ -46,12 +46,11 @@ static int contains(const char *text, const char *part)
     return strstr(text, part) != NULL;
 }
 
-static void the_script_holds_the_rows(void **state)
+TEST(the_script_holds_the_rows)
 {
     struct cmn_row row[3] = {row_at(100, 2.5), row_at(200, 2.5)};
     char *text;
 
-    (void)state;
     row[1].accuracy = 0.75;
     row[1].validation_loss = NAN;
     row[1].validation_accuracy = 0.875;
@@ -81,21 +80,19 @@ static void the_script_holds_the_rows(void **state)
     free(text);
 }
 
-static void a_name_stays_within_its_quotes(void **state)
+TEST(a_name_stays_within_its_quotes)
 {
     struct cmn_row row = row_at(1, 1);
     char *text = script("it's'\n`touch x`", CMN_NO_ANSWER, &row, 1);
 
-    (void)state;
     check_contains(text, "'it''s''?`touch x`'");
     free(text);
 }
 
-static void wide_ranges_are_logarithmic(void **state)
+TEST(wide_ranges_are_logarithmic)
 {
     const struct cmn_row row[] = {row_at(1, 100), row_at(2, 10), row_at(3, 1), row_at(4, 0)};
 
-    (void)state;
     for (int rows = 1; rows <= 4; rows++) {
         char *text = script("net", CMN_NO_ANSWER, row, rows);
         assert_int_equal(contains(text, "\nset logscale y"), rows == 3);
@@ -111,13 +108,12 @@ static int gnuplot_is_there(void)
 }
 
 /* Nothing that a training can tell makes gnuplot complain. */
-static void gnuplot_draws_all_sorts_of_rows(void **state)
+TEST(gnuplot_draws_all_sorts_of_rows)
 {
     const double losses[] = {1, 0, -1, NAN, INFINITY, 1e-30, 1e30};
     const struct cmn_straggler nobody = {.rank = -1};
     char *log = nets_file(""), *picture = nets_file("");
 
-    (void)state;
     if (!gnuplot_is_there()) {
         skip();
     }
@@ -164,7 +160,7 @@ static off_t size_of(const char *name)
     return st.st_size;
 }
 
-static void a_log_gives_its_rows_back(void **state)
+TEST(a_log_gives_its_rows_back)
 {
     char *name = nets_file("");
     const struct cmn_straggler nobody = {.rank = -1};
@@ -172,7 +168,6 @@ static void a_log_gives_its_rows_back(void **state)
     struct cmn_row row = row_at(7, 2.5);
     struct found found = {.rows = 0};
 
-    (void)state;
     cmn_json_log_row(j, &row, &nobody);
     row.iteration = 8;
     row.loss = NAN;
@@ -203,15 +198,4 @@ static void a_log_gives_its_rows_back(void **state)
     check_contains(cmn_reason(), "/dev/null/none");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_script_holds_the_rows),
-        cmocka_unit_test(a_name_stays_within_its_quotes),
-        cmocka_unit_test(wide_ranges_are_logarithmic),
-        cmocka_unit_test(gnuplot_draws_all_sorts_of_rows),
-        cmocka_unit_test(a_log_gives_its_rows_back),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

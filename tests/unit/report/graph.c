@@ -64,14 +64,13 @@ static void assert_edges(const struct cmn_graph *g, const struct cmn_graph_edge 
     }
 }
 
-static void layers_become_nodes(void **state)
+TEST(layers_become_nodes)
 {
     const struct cmn_graph_edge edges[] = {{-1, 0}, {0, 1}, {1, 2},  {2, 3},   {1, 3},
                                            {3, 4},  {4, 5}, {0, 5},  {5, 6},   {6, 7},
                                            {7, 8},  {8, 9}, {0, 10}, {10, 11}, {11, 12}};
     struct cmn_graph g;
 
-    (void)state;
     outline(all_sorts, &g);
     assert_int_equal(g.nodes, 13);
     assert_string_equal(g.input, "16 × 16 × 3");
@@ -107,7 +106,7 @@ static char *read_back(const char *name)
     return text;
 }
 
-static void the_file_is_dot(void **state)
+TEST(the_file_is_dot)
 {
     struct cmn_graph_node node[] = {
         {CMN_GRAPH_WEIGHTS, "one", "a \"quote\" and a \\", "1 × 1", 1234567},
@@ -119,7 +118,6 @@ static void the_file_is_dot(void **state)
     char *name = nets_file("digraph network {\n  graph [fontname=\"Helvetica\", labelloc=t, old"),
          *text;
 
-    (void)state;
     assert_int_equal(cmn_graph_write(&g, name), 0);
     text = read_back(name);
     assert_int_equal(strncmp(text, "digraph network {\n", 18), 0);
@@ -133,12 +131,11 @@ static void the_file_is_dot(void **state)
     free(name);
 }
 
-static void keeps_what_is_no_graph(void **state)
+TEST(keeps_what_is_no_graph)
 {
     struct cmn_graph g = {.name = "none", .input = "1"};
     char *name = nets_file("[net]"), *text;
 
-    (void)state;
     assert_int_equal(cmn_graph_write(&g, name), -1);
     check_contains(cmn_reason(), "is no graph");
     text = read_back(name);
@@ -147,13 +144,12 @@ static void keeps_what_is_no_graph(void **state)
     free(name);
 }
 
-static void says_why_it_cannot(void **state)
+TEST(says_why_it_cannot)
 {
     struct cmn_graph g = {.name = "net"};
     char *file = nets_file("a file, not a folder");
     char name[4200];
 
-    (void)state;
     snprintf(name, sizeof name, "%s/net.dot", file);
     assert_int_equal(cmn_graph_write(&g, name), -1);
     check_contains(cmn_reason(), name);
@@ -164,14 +160,4 @@ static void says_why_it_cannot(void **state)
     free(file);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layers_become_nodes),
-        cmocka_unit_test(the_file_is_dot),
-        cmocka_unit_test(keeps_what_is_no_graph),
-        cmocka_unit_test(says_why_it_cannot),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

@@ -8,9 +8,8 @@
 #undef CMN_PROTOBUF_C
 #include "report/tensorboard.c"
 
-static void names_what_to_install_and_makes_no_folder(void **state)
+TEST(names_what_to_install_and_makes_no_folder)
 {
-    (void)state;
     assert_null(cmn_tensorboard_open("/tmp/cmn-test-no-folder", 0));
     check_contains(cmn_reason(), "cmn_tensorboard=/tmp/cmn-test-no-folder: ");
     check_contains(cmn_reason(), "libprotobuf-c-dev, protobuf-c-compiler and protobuf-compiler");
@@ -19,9 +18,4 @@ static void names_what_to_install_and_makes_no_folder(void **state)
     cmn_tensorboard_close(NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(names_what_to_install_and_makes_no_folder)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

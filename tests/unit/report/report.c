@@ -74,13 +74,12 @@ static struct cmn_row bare(void)
 }
 
 /* Every cell begins under its heading. */
-static void table_columns_line_up(void **state)
+TEST(table_columns_line_up)
 {
     const char *const value[] = {"2.00",   "1200", "0.012346", "0.065432", "0.9876",
                                  "0.9753", "0.05", "12345",    "61.2"};
     char *heading = line(CMN_CLASSES, NULL), *row = line(CMN_CLASSES, &full);
 
-    (void)state;
     for (size_t i = 0; i < COUNT(names); i++) {
         char name[64];
         const char *at;
@@ -97,13 +96,12 @@ static void table_columns_line_up(void **state)
     free(row);
 }
 
-static void table_leaves_unknown_cells_blank(void **state)
+TEST(table_leaves_unknown_cells_blank)
 {
     struct cmn_row row = bare();
     char *text = line(CMN_CLASSES, &row), word[64];
     int words = 0, used, at = 0;
 
-    (void)state;
     while (sscanf(text + at, "%63s%n", word, &used) == 1) {
         words++;
         at += used;
@@ -114,12 +112,11 @@ static void table_leaves_unknown_cells_blank(void **state)
 }
 
 /* A command's columns stay the same in all rows, and are those that say something about it. */
-static void table_shows_what_the_command_has(void **state)
+TEST(table_shows_what_the_command_has)
 {
     struct cmn_row row = full;
     char *text;
 
-    (void)state;
     row.validation_map = 0.8125;
     row.validation_map95 = 0.375;
     text = line(CMN_BOXES, NULL);
@@ -147,11 +144,10 @@ static void table_shows_what_the_command_has(void **state)
 }
 
 /* What a row holds by chance, and its command does not count, reaches no file. */
-static void rows_are_cut_to_their_command(void **state)
+TEST(rows_are_cut_to_their_command)
 {
     struct cmn_row row = cmn_row_for(&full, CMN_BOXES);
 
-    (void)state;
     assert_true(row.accuracy < 0 && row.validation_accuracy < 0 && row.validation_loss < 0);
     assert_true(row.validation_map == full.validation_map && row.loss == full.loss);
     row = cmn_row_for(&full, CMN_CLASSES);
@@ -161,12 +157,11 @@ static void rows_are_cut_to_their_command(void **state)
 }
 
 /* Numbers too long for their column lose no digit. */
-static void table_holds_long_numbers(void **state)
+TEST(table_holds_long_numbers)
 {
     struct cmn_row row = full;
     char *text;
 
-    (void)state;
     row.images_per_s = 1e30;
     row.iteration = 2000000000L;
     text = line(CMN_CLASSES, &row);
@@ -175,7 +170,7 @@ static void table_holds_long_numbers(void **state)
     free(text);
 }
 
-static void durations_are_readable(void **state)
+TEST(durations_are_readable)
 {
     const struct {
         double seconds;
@@ -195,7 +190,6 @@ static void durations_are_readable(void **state)
     };
     char text[64];
 
-    (void)state;
     for (size_t i = 0; i < COUNT(want); i++) {
         cmn_duration(want[i].seconds, text, sizeof text);
         assert_string_equal(text, want[i].text);
@@ -231,7 +225,7 @@ static void assert_number(const cJSON *object, const char *name, double value)
     }
 }
 
-static void json_round_trip(void **state)
+TEST(json_round_trip)
 {
     char *name = nets_file("[\n{\"epoch\":1,\"iteration\":7}\n]\n");
     struct cmn_json_log *j = cmn_json_log_open(name, &(struct cmn_log_resume){0});
@@ -239,7 +233,6 @@ static void json_round_trip(void **state)
     const double value[] = {2, 1200, 0.0123456, 0.0654321, 0.9876, 0.9753, 0.05, 12345, 61.2};
     cJSON *json;
 
-    (void)state;
     assert_non_null(j);
     cmn_json_log_row(j, &full, &nobody);
     json = read_back(name);
@@ -271,14 +264,13 @@ static void json_round_trip(void **state)
 }
 
 /* JSON has no way to write them: the log must stay readable when a training diverges. */
-static void json_survives_nan_and_infinity(void **state)
+TEST(json_survives_nan_and_infinity)
 {
     char *name = nets_file("");
     struct cmn_json_log *j = cmn_json_log_open(name, &(struct cmn_log_resume){0});
     struct cmn_row row = full;
     cJSON *json;
 
-    (void)state;
     row.loss = (double)strtof("nan", NULL);
     row.lr = (double)strtof("inf", NULL);
     cmn_json_log_row(j, &row, &nobody);
@@ -291,13 +283,12 @@ static void json_survives_nan_and_infinity(void **state)
     free(name);
 }
 
-static void json_says_why_it_cannot(void **state)
+TEST(json_says_why_it_cannot)
 {
     char *file = nets_file("a file, not a folder");
     char name[4200];
     struct cmn_json_log *j;
 
-    (void)state;
     snprintf(name, sizeof name, "%s/log.json", file);
     j = cmn_json_log_open(name, &(struct cmn_log_resume){0});
     assert_null(j);
@@ -334,12 +325,11 @@ static off_t size_of(const char *name)
 
 /* A full disk takes no part of a row, wherever it ends within one. The last row is tried again, the
  * others are dropped and counted. */
-static void a_row_is_tried_twice(void **state)
+TEST(a_row_is_tried_twice)
 {
     char *name = nets_file("");
     const struct cmn_log_resume nothing = {0};
 
-    (void)state;
     for (off_t part = 0; part < 60; part += 7) {
         struct cmn_json_log *j = cmn_json_log_open(name, &nothing);
         struct cmn_row row = full;
@@ -380,12 +370,11 @@ static void a_row_is_tried_twice(void **state)
 }
 
 /* What has not been written by the end is lost, and that is said with its number. */
-static void rows_that_are_lost_are_counted(void **state)
+TEST(rows_that_are_lost_are_counted)
 {
     char *name = nets_file(""), text[4200];
     struct cmn_json_log *j = cmn_json_log_open(name, &(struct cmn_log_resume){0});
 
-    (void)state;
     assert_non_null(j);
     cmn_json_log_row(j, &full, &nobody);
     limit_files(size_of(name));
@@ -399,12 +388,11 @@ static void rows_that_are_lost_are_counted(void **state)
     free(name);
 }
 
-static void json_leaves_no_temporary_file(void **state)
+TEST(json_leaves_no_temporary_file)
 {
     char *name = nets_file("");
     struct cmn_json_log *j = cmn_json_log_open(name, &(struct cmn_log_resume){0});
 
-    (void)state;
     cmn_json_log_row(j, &full, &nobody);
     cmn_json_log_close(j);
     check_alone(name);
@@ -412,22 +400,4 @@ static void json_leaves_no_temporary_file(void **state)
     free(name);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table_columns_line_up),
-        cmocka_unit_test(table_leaves_unknown_cells_blank),
-        cmocka_unit_test(table_shows_what_the_command_has),
-        cmocka_unit_test(rows_are_cut_to_their_command),
-        cmocka_unit_test(table_holds_long_numbers),
-        cmocka_unit_test(durations_are_readable),
-        cmocka_unit_test(json_round_trip),
-        cmocka_unit_test(json_survives_nan_and_infinity),
-        cmocka_unit_test(json_says_why_it_cannot),
-        cmocka_unit_test(json_leaves_no_temporary_file),
-        cmocka_unit_test(a_row_is_tried_twice),
-        cmocka_unit_test(rows_that_are_lost_are_counted),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

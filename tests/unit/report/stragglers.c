@@ -39,9 +39,8 @@ static void assert_names(int n, int rank, int more, const char *by, double its, 
     assert_true(s.usual > usual - 1e-6 && s.usual < usual + 1e-6);
 }
 
-static void one_of_two(void **state)
+TEST(one_of_two)
 {
-    (void)state;
     set(0, 10, 1, 9);
     set(1, 19, 1, 0.1);
     assert_names(2, 1, 0, "compute", 19, 10);
@@ -50,9 +49,8 @@ static void one_of_two(void **state)
     assert_names(2, 0, 0, "load", 14, 1);
 }
 
-static void one_of_many(void **state)
+TEST(one_of_many)
 {
-    (void)state;
     for (int n = 3; n <= MOST; n++) {
         for (int i = 0; i < n; i++) {
             set(i, 10 + 0.01 * i, 0.5, 8 - 0.01 * i);
@@ -65,20 +63,18 @@ static void one_of_many(void **state)
 }
 
 /* A slow node: half of the ranks are late, and the latest of them is named. */
-static void half_of_them(void **state)
+TEST(half_of_them)
 {
-    (void)state;
     for (int i = 0; i < 8; i++) {
         set(i, i % 2 ? 20 + i : 10, 1, i % 2 ? 7 - i : 17);
     }
     assert_names(8, 7, 3, "compute", 27, 10);
 }
 
-static void nobody(void **state)
+TEST(nobody)
 {
     struct cmn_straggler s;
 
-    (void)state;
     for (int i = 0; i < 5; i++) {
         set(i, 10 + 0.3 * i, 0.5, 3.5 - 0.3 * i); /* 11 % */
     }
@@ -95,9 +91,8 @@ static void nobody(void **state)
 }
 
 /* Less than a millisecond is noise, whatever part of the step it is. */
-static void short_steps(void **state)
+TEST(short_steps)
 {
-    (void)state;
     set(0, 0.5, 0.1, 1);
     set(1, 1.4, 0.1, 0.1);
     assert_int_equal(straggler(2).rank, -1);
@@ -107,9 +102,8 @@ static void short_steps(void **state)
 
 /* Who takes longer, but for whom nobody waits, makes nobody wait: all are bound by the link,
  * say. */
-static void others_do_not_wait_for_it(void **state)
+TEST(others_do_not_wait_for_it)
 {
-    (void)state;
     for (int i = 0; i < 4; i++) {
         set(i, 10, 1, 30);
     }
@@ -122,9 +116,8 @@ static void others_do_not_wait_for_it(void **state)
 }
 
 /* What would be won is too little a part of the step. */
-static void steps_are_long(void **state)
+TEST(steps_are_long)
 {
-    (void)state;
     for (int i = 0; i < 4; i++) {
         set(i, 10, 1, 140);
     }
@@ -148,9 +141,8 @@ static const char *line(int n)
     return text;
 }
 
-static void lines(void **state)
+TEST(lines)
 {
-    (void)state;
     set(0, 10.04, 0.5, 9);
     assert_string_equal(line(1), "  ms a step: compute 10.0, load 0.5, wait 9.0");
     set(1, 11.2, 0.3, 8.2);
@@ -204,11 +196,10 @@ static double value(const cJSON *object, const char *name)
     return item->valuedouble;
 }
 
-static void json(void **state)
+TEST(json)
 {
     cJSON *log, *row, *list;
 
-    (void)state;
     set(0, 10, 0.5, 9);
     set(1, 11, 0.25, 8);
     set(2, 18, 0.5, 0.25);
@@ -239,15 +230,4 @@ static void json(void **state)
     cJSON_Delete(log);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_of_two),     cmocka_unit_test(one_of_many),
-        cmocka_unit_test(half_of_them),   cmocka_unit_test(nobody),
-        cmocka_unit_test(short_steps),    cmocka_unit_test(others_do_not_wait_for_it),
-        cmocka_unit_test(lines),          cmocka_unit_test(json),
-        cmocka_unit_test(steps_are_long),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

@@ -39,14 +39,13 @@ static off_t size_of(const char *name)
 }
 
 /* As on a disk that becomes full within a record. */
-static void cuts_off_what_a_full_disk_took(void **state)
+TEST(cuts_off_what_a_full_disk_took)
 {
     char folder[] = "/tmp/cmn-test-XXXXXX", name[4200];
     struct cmn_tensorboard *t;
     struct rlimit before, little;
     off_t head, record;
 
-    (void)state;
     assert_non_null(mkdtemp(folder));
     t = cmn_tensorboard_open(folder, 0);
     assert_non_null(t);
@@ -71,9 +70,4 @@ static void cuts_off_what_a_full_disk_took(void **state)
     rmdir(folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(cuts_off_what_a_full_disk_took)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

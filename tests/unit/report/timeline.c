@@ -17,11 +17,10 @@ static struct cmn_event *copy(size_t *n, size_t *lost)
     return event;
 }
 
-static void off_at_first(void **state)
+TEST(off_at_first)
 {
     size_t n, lost;
 
-    (void)state;
     assert_int_equal(cmn_timeline_on, 0);
     cmn_timeline_span(CMN_SPAN_LOAD, -1, 1, 2);
     cmn_timeline_open(4);
@@ -34,12 +33,11 @@ static void off_at_first(void **state)
     cmn_timeline_span(CMN_SPAN_LOAD, -1, 1, 2);
 }
 
-static void spans_as_noted(void **state)
+TEST(spans_as_noted)
 {
     struct cmn_event *e;
     size_t n, lost;
 
-    (void)state;
     cmn_timeline_open(8);
     cmn_timeline_span(CMN_SPAN_FORWARD, 3, 1.5, 1.75);
     cmn_timeline_span(CMN_SPAN_EXCHANGE, -1, 2, 2.5);
@@ -54,12 +52,11 @@ static void spans_as_noted(void **state)
     cmn_timeline_close();
 }
 
-static void keeps_the_latest(void **state)
+TEST(keeps_the_latest)
 {
     struct cmn_event *e;
     size_t n, lost;
 
-    (void)state;
     cmn_timeline_open(5);
     for (int i = 0; i < 23; i++) {
         cmn_timeline_span(CMN_SPAN_STEP, i, i, i + 1);
@@ -87,7 +84,7 @@ static void *note_many(void *from)
     return NULL;
 }
 
-static void threads(void **state)
+TEST(threads)
 {
     static char seen[THREADS * EACH];
     pthread_t thread[THREADS];
@@ -95,7 +92,6 @@ static void threads(void **state)
     struct cmn_event *e;
     size_t n, lost;
 
-    (void)state;
     cmn_timeline_open(THREADS * EACH);
     pthread_barrier_init(&together, NULL, THREADS);
     for (int i = 0; i < THREADS; i++) {
@@ -124,12 +120,11 @@ static struct cmn_event event(int what, int number, int begin, int end)
     return (struct cmn_event){begin, end, number, (int16_t)what, what == CMN_SPAN_EXCHANGE};
 }
 
-static void whole_steps(void **state)
+TEST(whole_steps)
 {
     static struct cmn_event e[64];
     size_t n = 0, kept;
 
-    (void)state;
     assert_int_equal(cmn_trace_first_step(e, 0, 0, 5), -1);
     for (int i = 0; i < 10; i++) {
         e[n++] = event(CMN_SPAN_LOAD, -1, 10 * i, 10 * i + 4);
@@ -151,7 +146,7 @@ static void whole_steps(void **state)
     assert_int_equal(cmn_trace_from_step(e, kept, 5), kept); /* no such step */
 }
 
-static void tracks(void **state)
+TEST(tracks)
 {
     struct cmn_event e[] = {
         event(CMN_SPAN_EXCHANGE, 0, 10, 30), event(CMN_SPAN_BACKWARD, 0, 0, 15),
@@ -163,7 +158,6 @@ static void tracks(void **state)
     int64_t last = 0;
     int step = -1;
 
-    (void)state;
     assert_int_equal(cmn_trace_tracks(e, COUNT(e)), 3);
     for (size_t i = 0; i < COUNT(e); i++) {
         assert_true(e[i].begin >= last);
@@ -175,11 +169,10 @@ static void tracks(void **state)
     assert_int_equal(cmn_trace_tracks(e, 0), 0);
 }
 
-static void more_tracks_than_there_are(void **state)
+TEST(more_tracks_than_there_are)
 {
     static struct cmn_event e[1000];
 
-    (void)state;
     for (int i = 0; i < 1000; i++) {
         e[i] = event(CMN_SPAN_EXCHANGE, i, i, 5000);
     }
@@ -206,7 +199,7 @@ static char *text_of(const char *name)
 static const char old[] =
     "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"program\":\"darknet-cmn 0\"}}";
 
-static void replaces_the_old_file_when_complete(void **state)
+TEST(replaces_the_old_file_when_complete)
 {
     static const char *const layers[] = {"convolutional", "softmax", "none"};
     struct cmn_event e[] = {
@@ -218,7 +211,6 @@ static void replaces_the_old_file_when_complete(void **state)
     char *name = nets_file(old), *text;
     const struct cmn_trace_about about = {name, layers, 2, 1e-6};
 
-    (void)state;
     assert_int_equal(cmn_trace_file_open(&f, &about), 0);
     check_alone(name);
     assert_int_equal(cmn_trace_file_begin(&f, "\"ranks\":1"), 0);
@@ -246,12 +238,11 @@ static void replaces_the_old_file_when_complete(void **state)
 }
 
 /* What was written is left away, and the file before it stays. */
-static void breaks_off(void **state)
+TEST(breaks_off)
 {
     struct cmn_trace_file f;
     char *name = nets_file(old), *text;
 
-    (void)state;
     assert_int_equal(cmn_trace_file_open(&f, &(struct cmn_trace_about){.name = name}), 0);
     assert_int_equal(cmn_trace_file_begin(&f, ""), 0);
     cmn_trace_file_close(&f);
@@ -263,13 +254,12 @@ static void breaks_off(void **state)
     free(name);
 }
 
-static void says_why_it_cannot(void **state)
+TEST(says_why_it_cannot)
 {
     struct cmn_trace_file f;
     char *name = nets_file(old);
     char inside[4200];
 
-    (void)state;
     snprintf(inside, sizeof inside, "%s/trace.json", name);
     assert_int_equal(cmn_trace_file_open(&f, &(struct cmn_trace_about){.name = inside}), -1);
     check_contains(cmn_reason(), inside);
@@ -298,12 +288,11 @@ static void says_why_it_cannot(void **state)
 }
 
 /* A full disk. */
-static void says_that_it_could_not(void **state)
+TEST(says_that_it_could_not)
 {
     struct cmn_trace_file f;
     char *name = nets_file(old), *text;
 
-    (void)state;
     if (access("/dev/full", W_OK)) {
         skip();
     }
@@ -320,21 +309,4 @@ static void says_that_it_could_not(void **state)
     free(name);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(off_at_first),
-        cmocka_unit_test(spans_as_noted),
-        cmocka_unit_test(keeps_the_latest),
-        cmocka_unit_test(threads),
-        cmocka_unit_test(whole_steps),
-        cmocka_unit_test(tracks),
-        cmocka_unit_test(more_tracks_than_there_are),
-        cmocka_unit_test(replaces_the_old_file_when_complete),
-        cmocka_unit_test(breaks_off),
-        cmocka_unit_test(says_why_it_cannot),
-        cmocka_unit_test(says_that_it_could_not),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

@@ -30,11 +30,10 @@ static void refused(const char *line, const char *why)
     assert_fatal(read_line(line), "darknet cmn bench: ");
 }
 
-static void defaults(void **state)
+TEST(defaults)
 {
     int communicators = 0;
 
-    (void)state;
     while (cmn_communicator_at(communicators)) {
         communicators++;
     }
@@ -49,9 +48,8 @@ static void defaults(void **state)
     assert_string_equal(b.name[b.names - 1], CMN_MEMORY);
 }
 
-static void everything_given(void **state)
+TEST(everything_given)
 {
-    (void)state;
     read_line("-iters 7 -communicators flat,MPI_Allreduce,(memory) -sizes "
               "4,7,2k,3K,5m,1M,2g,4G");
     assert_int_equal(b.iterations, 7);
@@ -67,11 +65,10 @@ static void everything_given(void **state)
     }
 }
 
-static void bad_sizes(void **state)
+TEST(bad_sizes)
 {
     char many[512] = "-sizes 4";
 
-    (void)state;
     refused("-sizes", "-sizes: the value is missing");
     refused("-sizes ", "nothing before or after a comma");
     refused("-sizes ,", "comma");
@@ -94,9 +91,8 @@ static void bad_sizes(void **state)
     refused(many, "more than 32 sizes");
 }
 
-static void bad_names(void **state)
+TEST(bad_names)
 {
-    (void)state;
     refused("-communicators flatt", "unknown communicator flatt: did you mean flat?");
     refused("-communicators xyzzyplughplover", "known are those of `darknet cmn list`");
     refused("-communicators flat,naive,flat", "flat is named twice");
@@ -104,13 +100,12 @@ static void bad_names(void **state)
     refused("-communicators flat,", "comma");
 }
 
-static void bad_iterations(void **state)
+TEST(bad_iterations)
 {
     static const char *const values[] = {
         "0", "-1", "x", "1.5", "", "100001", "99999999999999999999"};
     char line[64];
 
-    (void)state;
     for (size_t i = 0; i < COUNT(values); i++) {
         snprintf(line, sizeof line, "-iters %s", values[i]);
         refused(line, "must be a whole number, 1 to 100000");
@@ -118,22 +113,12 @@ static void bad_iterations(void **state)
     refused("-iters", "the value is missing");
 }
 
-static void unknown_words(void **state)
+TEST(unknown_words)
 {
-    (void)state;
     refused("-size 4", "unknown argument -size: did you mean -sizes?");
     refused("-iter 4", "did you mean -iters?");
     refused("-json", "unknown argument -json");
     refused("plan9plan9", "known are: -sizes, -communicators, -iters, -cmn_KEY");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults),       cmocka_unit_test(everything_given),
-        cmocka_unit_test(bad_sizes),      cmocka_unit_test(bad_names),
-        cmocka_unit_test(bad_iterations), cmocka_unit_test(unknown_words),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

@@ -33,9 +33,8 @@ static void give_nic(int i, const char *name, uint32_t address, int bits)
 }
 
 /* Two nodes of two ranks with four cores each: nothing is wrong. */
-static int all_well(void **state)
+static void all_well(void)
 {
-    (void)state;
     memset(rank, 0, sizeof rank);
     for (int i = 0; i < RANKS; i++) {
         struct cmn_host_info *r = &rank[i];
@@ -65,7 +64,6 @@ static int all_well(void **state)
     trial[0] = (struct cmn_trial){"one", CMN_WORKS, ""};
     trial[1] = (struct cmn_trial){"two", CMN_REFUSES, "not on a Sunday"};
     found = (struct cmn_findings){rank, RANKS, pair, RANKS - 1, trial, 2, NULL};
-    return 0;
 }
 
 /* The diagnoses are exactly one, a fault or not, and hold all of these parts (up to NULL). */
@@ -88,17 +86,15 @@ static void one_diagnosis(int fault, const char *const *parts)
 #define FAULT(...) one_diagnosis(1, (const char *const[]){__VA_ARGS__, NULL})
 #define NOTE(...) one_diagnosis(0, (const char *const[]){__VA_ARGS__, NULL})
 
-static void nothing_is_wrong(void **state)
+TEST(nothing_is_wrong)
 {
-    (void)state;
     cmn_diagnose_job(&found, &said);
     assert_int_equal(said.n, 0);
     assert_int_equal(said.faults, 0);
 }
 
-static void processes_that_are_alone(void **state)
+TEST(processes_that_are_alone)
 {
-    (void)state;
     found.ranks = 1;
     found.pairs = 0;
     rank[0].inter_size = rank[0].intra_size = 1;
@@ -107,21 +103,19 @@ static void processes_that_are_alone(void **state)
     NOTE("one rank", "mpiexec -n N");
 }
 
-static void different_programs(void **state)
+TEST(different_programs)
 {
-    (void)state;
     rank[2].program = rank[3].program = 78;
     FAULT("different programs", "rank 2 on host2", "rank 0 on host1", "copy one");
     rank[2].program = rank[3].program = 0; /* could not be read */
-    nothing_is_wrong(state);
+    nothing_is_wrong(NULL);
 }
 
 /* Ranks dealt out in turn, as Slurm's cyclic distribution does: still one word for a node. */
-static void different_programs_in_turn(void **state)
+TEST(different_programs_in_turn)
 {
     struct cmn_host_info second = rank[1];
 
-    (void)state;
     rank[1] = rank[2];
     rank[2] = second;
     rank[1].rank = 1;
@@ -131,18 +125,16 @@ static void different_programs_in_turn(void **state)
     FAULT("rank 1 on host2");
 }
 
-static void another_program_within_a_node(void **state)
+TEST(another_program_within_a_node)
 {
-    (void)state;
     rank[1].program = 78;
     cmn_diagnose_job(&found, &said);
     assert_true(said.faults >= 1);
     check_contains(said.item[0].text, "rank 1 on host1");
 }
 
-static void different_versions(void **state)
+TEST(different_versions)
 {
-    (void)state;
     for (int i = 2; i < 4; i++) {
         snprintf(rank[i].version, sizeof rank[i].version, "1.1");
         rank[i].program = 78;
@@ -150,17 +142,15 @@ static void different_versions(void **state)
     FAULT("darknet-cmn 1.1 on host2", "1.0 on host1");
 }
 
-static void different_mpi(void **state)
+TEST(different_mpi)
 {
-    (void)state;
     snprintf(rank[2].mpi, sizeof rank[2].mpi, "Open MPI v4.1.6, package: any");
     snprintf(rank[3].mpi, sizeof rank[3].mpi, "Open MPI v4.1.6, package: any");
     FAULT("different MPI libraries", "Open MPI v4.1.6 on host2", "Open MPI v4.1.4 on host1");
 }
 
-static void two_ranks_bound_to_one_core(void **state)
+TEST(two_ranks_bound_to_one_core)
 {
-    (void)state;
     give_cores(2, 3, 3);
     give_cores(3, 3, 3);
     rank[2].blas_threads = rank[3].blas_threads = 1;
@@ -168,12 +158,11 @@ static void two_ranks_bound_to_one_core(void **state)
     found.pairs = 0;
     rank[2].inter_rank = 0; /* another node's core 3 is another core */
     rank[2].intra_rank = 1;
-    nothing_is_wrong(state);
+    nothing_is_wrong(NULL);
 }
 
-static void more_ranks_than_cores(void **state)
+TEST(more_ranks_than_cores)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         rank[i].online = 1;
         rank[i].blas_threads = 1;
@@ -182,52 +171,47 @@ static void more_ranks_than_cores(void **state)
     NOTE("2 ranks share 1 core (0) of host1", "--oversubscribe");
 }
 
-static void more_threads_than_cores(void **state)
+TEST(more_threads_than_cores)
 {
-    (void)state;
     rank[0].blas_threads = 4;
     NOTE("BLAS threads of 2 ranks of host1, 6 in all, share 4 cores", "OPENBLAS_NUM_THREADS");
 }
 
-static void bound_one_by_one_is_well(void **state)
+TEST(bound_one_by_one_is_well)
 {
     for (int i = 0; i < RANKS; i++) {
         give_cores(i, i % 2, i % 2);
         rank[i].blas_threads = 1;
     }
-    nothing_is_wrong(state);
+    nothing_is_wrong(NULL);
 }
 
-static void no_shared_window(void **state)
+TEST(no_shared_window)
 {
-    (void)state;
     snprintf(rank[2].window, sizeof rank[2].window, "8 MiB of memory are free");
     snprintf(rank[3].window, sizeof rank[3].window, "8 MiB of memory are free");
     NOTE("host2 cannot share memory", "8 MiB of memory are free");
 }
 
-static void no_gpu_for_a_program_that_wants_one(void **state)
+TEST(no_gpu_for_a_program_that_wants_one)
 {
-    (void)state;
     rank[2].gpus = rank[3].gpus = 0;
     NOTE("built for GPUs", "none on host2", "-nogpu");
 }
 
-static void one_host_but_two_nodes(void **state)
+TEST(one_host_but_two_nodes)
 {
-    (void)state;
     for (int i = 2; i < 4; i++) {
         snprintf(rank[i].host, sizeof rank[i].host, "host1");
         rank[i].stack = rank[0].stack;
     }
     FAULT("ranks 0 and 2 are both on host1", "share memory");
     rank[2].stack = rank[3].stack = 5; /* only the names are the same */
-    nothing_is_wrong(state);
+    nothing_is_wrong(NULL);
 }
 
-static void one_address_on_two_machines(void **state)
+TEST(one_address_on_two_machines)
 {
-    (void)state;
     for (int i = 0; i < RANKS; i++) {
         give_nic(i, "docker0", 0xac110001, 16);
     }
@@ -236,39 +220,37 @@ static void one_address_on_two_machines(void **state)
     for (int i = 0; i < RANKS; i++) {
         snprintf(rank[i].exclude, sizeof rank[i].exclude, "lo,docker0");
     }
-    nothing_is_wrong(state);
+    nothing_is_wrong(NULL);
 }
 
-static void one_address_on_one_machine(void **state)
+TEST(one_address_on_one_machine)
 {
-    (void)state;
     for (int i = 0; i < RANKS; i++) {
         give_nic(i, "docker0", 0xac110001, 16);
         rank[i].stack = 9; /* containers that share the machine's network */
     }
-    nothing_is_wrong(state);
+    nothing_is_wrong(NULL);
 }
 
-static void included_interfaces(void **state)
+TEST(included_interfaces)
 {
     for (int i = 0; i < RANKS; i++) {
         give_nic(i, "docker0", 0xac110001, 16);
         snprintf(rank[i].include, sizeof rank[i].include,
                  i < 2 ? "eth0" : "192.168.0.0/16,10.0.0.0/24");
     }
-    nothing_is_wrong(state);
+    nothing_is_wrong(NULL);
     snprintf(rank[2].include, sizeof rank[2].include, "10.0.1.0/24");
     FAULT("host2 has no interface", "btl_tcp_if_include=10.0.1.0/24");
 }
 
-static void no_interface(void **state)
+TEST(no_interface)
 {
-    (void)state;
     rank[0].nics = 1; /* lo */
     FAULT("host1 has no network interface");
 }
 
-static void networks_do_not_matter_on_one_node(void **state)
+TEST(networks_do_not_matter_on_one_node)
 {
     found.pairs = 0;
     for (int i = 0; i < RANKS; i++) {
@@ -278,10 +260,10 @@ static void networks_do_not_matter_on_one_node(void **state)
         rank[i].nics = 0;
         rank[i].blas_threads = 1;
     }
-    nothing_is_wrong(state);
+    nothing_is_wrong(NULL);
 }
 
-static void used_interfaces(void **state)
+TEST(used_interfaces)
 {
     struct cmn_host_info *r = &rank[0];
     static const struct {
@@ -305,7 +287,6 @@ static void used_interfaces(void **state)
         {"10.0.0.0/99", "", 0, 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         snprintf(r->include, sizeof r->include, "%s", cases[i].include);
         snprintf(r->exclude, sizeof r->exclude, "%s", cases[i].exclude);
@@ -316,9 +297,8 @@ static void used_interfaces(void **state)
     }
 }
 
-static void communicators_that_fail(void **state)
+TEST(communicators_that_fail)
 {
-    (void)state;
     trial[0].result = CMN_FAILS;
     snprintf(trial[0].why, sizeof trial[0].why, "wrong sums on rank 3");
     FAULT("communicator one: wrong sums on rank 3");
@@ -327,21 +307,19 @@ static void communicators_that_fail(void **state)
     FAULT("nothing works");
 }
 
-static void slow_pairs(void **state)
+TEST(slow_pairs)
 {
-    (void)state;
     pair[2].gigabytes = 0.5;
     NOTE("ranks 2 and 3 (host2, host2) exchange 0.50 GB/s", "ranks 0 and 1", "5.00");
     pair[2].gigabytes = 2;
-    nothing_is_wrong(state);
+    nothing_is_wrong(NULL);
 }
 
-static void many_diagnoses(void **state)
+TEST(many_diagnoses)
 {
     enum { MANY = 3 * CMN_DIAGNOSES };
     static struct cmn_trial many[MANY];
 
-    (void)state;
     for (int i = 0; i < MANY; i++) {
         many[i] = (struct cmn_trial){"one", CMN_FAILS, "why"};
     }
@@ -352,11 +330,10 @@ static void many_diagnoses(void **state)
     assert_int_equal(said.faults, MANY);
 }
 
-static void cores_as_text(void **state)
+TEST(cores_as_text)
 {
     char text[64], small[8];
 
-    (void)state;
     give_cores(0, 0, 3);
     CPU_SET(8, &rank[0].cores);
     CPU_SET(CPU_SETSIZE - 1, &rank[0].cores);
@@ -369,36 +346,4 @@ static void cores_as_text(void **state)
     assert_true(strlen(cmn_cores_text(&rank[0].cores, small, sizeof small)) < sizeof small);
 }
 
-#define TEST(name) cmocka_unit_test_setup(name, all_well)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(nothing_is_wrong),
-        TEST(processes_that_are_alone),
-        TEST(different_programs),
-        TEST(different_programs_in_turn),
-        TEST(another_program_within_a_node),
-        TEST(different_versions),
-        TEST(different_mpi),
-        TEST(two_ranks_bound_to_one_core),
-        TEST(more_ranks_than_cores),
-        TEST(more_threads_than_cores),
-        TEST(bound_one_by_one_is_well),
-        TEST(no_shared_window),
-        TEST(no_gpu_for_a_program_that_wants_one),
-        TEST(one_host_but_two_nodes),
-        TEST(one_address_on_two_machines),
-        TEST(one_address_on_one_machine),
-        TEST(included_interfaces),
-        TEST(no_interface),
-        TEST(networks_do_not_matter_on_one_node),
-        TEST(used_interfaces),
-        TEST(communicators_that_fail),
-        TEST(slow_pairs),
-        TEST(many_diagnoses),
-        TEST(cores_as_text),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(all_well, NULL)

@@ -15,9 +15,8 @@ static void deals(int ranks, int micro_batches, const double *seconds, const int
     }
 }
 
-static void follows_the_speeds(void **state)
+TEST(follows_the_speeds)
 {
-    (void)state;
     deals(2, 8, (double[]){1, 1}, (int[]){4, 4});
     deals(2, 7, (double[]){1, 1}, (int[]){4, 3});
     deals(2, 12, (double[]){1, 2}, (int[]){8, 4});
@@ -30,13 +29,12 @@ static void follows_the_speeds(void **state)
 /* Of many: all are dealt out, each rank has one, and no other deal ends earlier: whoever has fewer
  * would be later with one more than the last rank that could do with
  * less. */
-static void nothing_ends_earlier(void **state)
+TEST(nothing_ends_earlier)
 {
     double seconds[MOST], takes;
     int count[MOST];
     unsigned random = 1;
 
-    (void)state;
     for (int n = 0; n < 2000; n++) {
         int ranks = 1 + n % 9, micro_batches = ranks + n % 31, sum = 0;
         for (int rank = 0; rank < ranks; rank++) {
@@ -70,12 +68,11 @@ static void begins(struct cmn_balance *b, long step, int first, int second, int 
     assert_int_equal(at[3], -1);
 }
 
-static void waits_for_two_steps(void **state)
+TEST(waits_for_two_steps)
 {
     struct cmn_balance b;
     double part = 0;
 
-    (void)state;
     cmn_balance_open(&b, 2, 12, 1);
     assert_true(b.on);
     begins(&b, 0, 0, 6, 12);
@@ -93,11 +90,10 @@ static void waits_for_two_steps(void **state)
     cmn_balance_close(&b);
 }
 
-static void has_something_to_deal(void **state)
+TEST(has_something_to_deal)
 {
     struct cmn_balance b;
 
-    (void)state;
     cmn_balance_open(&b, 2, 2, 1);
     assert_false(b.on);
     cmn_balance_close(&b);
@@ -110,14 +106,4 @@ static void has_something_to_deal(void **state)
     cmn_balance_close(&b);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(follows_the_speeds),
-        cmocka_unit_test(nothing_ends_earlier),
-        cmocka_unit_test(waits_for_two_steps),
-        cmocka_unit_test(has_something_to_deal),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

@@ -32,13 +32,12 @@ static const char text[] = "[net]\nbatch=2\nheight=8\nwidth=8\nchannels=1\nmax_b
 /* A training with a checkpoint before its first step, which it then could resume from. */
 extern const struct cmn_extension cmn_checkpoint_extension;
 
-static int open_training(void **state)
+static void open_training(void)
 {
     char *words[] = {"darknet", "classifier", "train", "x", "x"};
     char name[CMN_TEXT];
     int given;
 
-    (void)state;
     session.on = 1;
     session.command = cmn_command_find(5, words);
     cmn_options_default(&session.options);
@@ -71,12 +70,10 @@ static int open_training(void **state)
     }
     unlink(name);
     real = cJSON_Duplicate(c->file->training, 1);
-    return 0;
 }
 
-static int close_training(void **state)
+static void close_training(void)
 {
-    (void)state;
     cJSON_Delete(real);
     cmn_tree_free(net);
     unlink(cfg);
@@ -84,7 +81,6 @@ static int close_training(void **state)
     assert_int_equal(rmdir(session.backup), 0);
     session.communicator->close(session.exchange);
     cmn_topology_close(&session.topology);
-    return 0;
 }
 
 /* Member `name`, of "progress" where that has one, becomes this JSON text; "" removes it. */
@@ -161,9 +157,8 @@ static const struct {
     {"progress", "", "iteration is no number"},
 };
 
-static void each_value_of_the_header_has_a_range(void **state)
+TEST(each_value_of_the_header_has_a_range)
 {
-    (void)state;
     if (cmn_identity_fits(c, real)) {
         fail_msg("as it is: %s", cmn_reason());
     }
@@ -178,12 +173,11 @@ static void each_value_of_the_header_has_a_range(void **state)
 }
 
 /* Nothing of "progress" is used that was not looked at. */
-static void no_number_may_be_missing(void **state)
+TEST(no_number_may_be_missing)
 {
     const cJSON *item, *progress = cJSON_GetObjectItemCaseSensitive(real, "progress");
     int n = 0;
 
-    (void)state;
     cJSON_ArrayForEach(item, progress)
     {
         assert_int_equal(fits(item->string, ""), -1);
@@ -198,12 +192,11 @@ static void no_number_may_be_missing(void **state)
 
 /* As random=1 draws them, though this cfg does not: it may have been so. AlexeyAB's draws sizes
  * around the cfg's own, by a factor that the cfg names. */
-static void sizes_that_random_draws(void **state)
+TEST(sizes_that_random_draws)
 {
     static const struct cmn_net_size good[] = {{8, 8}, {128, 128}, {448, 448}, {608, 608}},
                                      bad[] = {{96, 96}, {640, 640}, {320, 352}, {321, 321}};
 
-    (void)state;
     for (size_t i = 0; i < COUNT(good); i++) {
         assert_int_equal(cmn_net_check_size(trainer->model.net, good[i]), 0);
         assert_int_equal(cmn_net_check_size(trainer->model.net, bad[i]), -1);
@@ -233,13 +226,12 @@ static void refused(const char *why)
     check_contains(cmn_reason(), why);
 }
 
-static void each_tensor_holds_what_a_training_writes(void **state)
+TEST(each_tensor_holds_what_a_training_writes)
 {
     struct cmn_checkpoint_item *floats[3], *since, *arrived;
     float x;
     long before;
 
-    (void)state;
     cmn_contents_list(c, 1);
     assert_in_range(c->items, 257, c->room);
     floats[0] = item("0.weights");
@@ -280,19 +272,13 @@ static void each_tensor_holds_what_a_training_writes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_value_of_the_header_has_a_range),
-        cmocka_unit_test(no_number_may_be_missing),
-#ifndef NETWORKS_BY_VALUE
-        cmocka_unit_test(sizes_that_random_draws),
-#endif
-        cmocka_unit_test(each_tensor_holds_what_a_training_writes),
-    };
     int result;
 
     setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
     MPI_Init(NULL, NULL);
-    result = cmocka_run_group_tests(tests, open_training, close_training);
+    open_training();
+    result = check_run(NULL, NULL);
+    close_training();
     MPI_Finalize();
     return result;
 }

@@ -41,9 +41,8 @@ static struct count count(enum cmn_exchange_by by, int ranks)
     return is;
 }
 
-static void counts(void **state)
+TEST(counts)
 {
-    (void)state;
     for (int ranks = 1; ranks <= COUNTED; ranks++) {
         int others = ranks - 1;
         struct count is = count(CMN_EXCHANGE_PAIRWISE, ranks);
@@ -162,9 +161,8 @@ static void follow(const struct cmn_schedule *s, int ranks, size_t n)
     free(w.owned);
 }
 
-static void sums(void **state)
+TEST(sums)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(sizes); i++) {
         for (int by = CMN_EXCHANGE_PAIRWISE; by <= CMN_EXCHANGE_RING; by++) {
             follow(cmn_schedule_of((enum cmn_exchange_by)by), sizes[i], 1003);
@@ -175,11 +173,10 @@ static void sums(void **state)
 
 /* ---- the choice ---- */
 
-static void choice(void **state)
+TEST(choice)
 {
     static const double bytes[] = {0, 1e3, 1e6, 1e9};
 
-    (void)state;
     for (size_t i = 0; i < COUNT(bytes); i++) {
         for (int ranks = 1; ranks <= CMN_SCHEDULE_FEW; ranks++) {
             assert_int_equal(cmn_schedule_for(ranks, bytes[i]), CMN_EXCHANGE_PAIRWISE);
@@ -192,23 +189,12 @@ static void choice(void **state)
     }
 }
 
-static void only_schedules(void **state)
+TEST(only_schedules)
 {
-    (void)state;
     assert_fatal(cmn_schedule_of(CMN_EXCHANGE_AUTO), "has no rounds");
     for (int by = CMN_EXCHANGE_PAIRWISE; by <= CMN_EXCHANGE_RING; by++) {
         assert_true(strlen(cmn_schedule_of((enum cmn_exchange_by)by)->source) > 20);
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts),
-        cmocka_unit_test(sums),
-        cmocka_unit_test(choice),
-        cmocka_unit_test(only_schedules),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

@@ -31,12 +31,11 @@ static struct cmn_heartbeat *open_end(int me)
     return h;
 }
 
-static int begin(void **state)
+static void begin(void)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t bytes = sizeof a;
 
-    (void)state;
     assert_return_code(sodium_init(), 0);
     here = open_end(0);
     there = open_end(1);
@@ -47,16 +46,13 @@ static int begin(void **state)
     memcpy(&there->place.address[0], &a, sizeof a);
     memcpy(&from, &a, sizeof a);
     there->fd = socket(AF_INET, SOCK_DGRAM, 0);
-    return 0;
 }
 
-static int end(void **state)
+static void end(void)
 {
-    (void)state;
     cmn_heartbeat_close(here);
     cmn_heartbeat_close(there);
     close(wire);
-    return 0;
 }
 
 /* The next datagram that the other node has sent; its size. */
@@ -101,12 +97,11 @@ static void sign(struct datagram *d, size_t bytes)
 
 /* Statuses of as many ranks as there are arrive in any order of the datagrams that tell them, and
  * those of which nothing is told move. */
-static void statuses_of_many_ranks_take_several_datagrams(void **state)
+TEST(statuses_of_many_ranks_take_several_datagrams)
 {
     struct cmn_rank_status tell[RANKS];
     struct datagram d[3];
 
-    (void)state;
     for (int n = 0; n < RANKS; n++) {
         size_t bytes[3] = {0};
         int skipped = n < RANKS - 1 ? 1 + n : 0, datagrams = n <= STATUSES ? 1 : 2;
@@ -129,12 +124,11 @@ static void statuses_of_many_ranks_take_several_datagrams(void **state)
     }
 }
 
-static void no_bit_may_differ(void **state)
+TEST(no_bit_may_differ)
 {
     struct datagram d;
     size_t bytes = one(&d);
 
-    (void)state;
     for (size_t bit = 0; bit < 8 * bytes; bit++) {
         ((unsigned char *)&d)[bit / 8] ^= (unsigned char)(1 << bit % 8);
         assert_int_equal(arrive(&d, bytes), 0);
@@ -147,12 +141,11 @@ static void no_bit_may_differ(void **state)
     assert_int_equal(arrive(&d, bytes), 0);
 }
 
-static void only_the_right_size_is_taken(void **state)
+TEST(only_the_right_size_is_taken)
 {
     struct datagram d[2];
     size_t bytes = one(d);
 
-    (void)state;
     for (size_t other = 0; other < sizeof d; other++) {
         assert_int_equal(other != bytes && arrive(d, other), 0);
     }
@@ -160,12 +153,11 @@ static void only_the_right_size_is_taken(void **state)
 }
 
 /* Of use is a recording neither a second time, nor late, nor at any other place. */
-static void what_was_recorded_is_ignored(void **state)
+TEST(what_was_recorded_is_ignored)
 {
     struct datagram old, newer;
     size_t bytes = one(&old);
 
-    (void)state;
     assert_int_equal(one(&newer), bytes);
     assert_int_equal(take(there, &newer, bytes, &from), 0); /* back where it was sent from */
     assert_int_equal(arrive(&newer, bytes), 1);
@@ -190,7 +182,7 @@ static void what_was_recorded_is_ignored(void **state)
 }
 
 /* Also from who has the key. */
-static void what_cannot_be_is_ignored(void **state)
+TEST(what_cannot_be_is_ignored)
 {
     static const struct {
         size_t at;
@@ -214,7 +206,6 @@ static void what_cannot_be_is_ignored(void **state)
     struct datagram right, d;
     size_t bytes = one(&right);
 
-    (void)state;
     for (size_t i = 0; i < COUNT(wrong); i++) {
         d = right;
         memcpy((char *)&d + wrong[i].at, &wrong[i].value, 4);
@@ -230,13 +221,12 @@ static void what_cannot_be_is_ignored(void **state)
     assert_int_equal(arrive(&right, bytes), 1);
 }
 
-static void texts_end_and_do_not_control_terminals(void **state)
+TEST(texts_end_and_do_not_control_terminals)
 {
     struct datagram d;
     size_t bytes = one(&d);
     const struct cmn_rank_status *got = &here->rank[3].now;
 
-    (void)state;
     memset(d.status[0].phase, 27, sizeof got->phase);
     memset(d.status[0].host, 0x9b, sizeof got->host);
     memset(d.status[0].detail, 127, sizeof got->detail);
@@ -249,16 +239,4 @@ static void texts_end_and_do_not_control_terminals(void **state)
     assert_string_equal(got->host, "a");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(statuses_of_many_ranks_take_several_datagrams, begin, end),
-        cmocka_unit_test_setup_teardown(no_bit_may_differ, begin, end),
-        cmocka_unit_test_setup_teardown(only_the_right_size_is_taken, begin, end),
-        cmocka_unit_test_setup_teardown(what_was_recorded_is_ignored, begin, end),
-        cmocka_unit_test_setup_teardown(what_cannot_be_is_ignored, begin, end),
-        cmocka_unit_test_setup_teardown(texts_end_and_do_not_control_terminals, begin, end),
-    };
-
-    return cmocka_run_group_tests_name("heartbeat", tests, NULL, NULL);
-}
+TESTS(begin, end)

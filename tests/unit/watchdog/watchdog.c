@@ -17,16 +17,14 @@ static struct cmn_rank_status all[RANKS];
 static char said[1000];
 
 /* Two hosts with two ranks each, which move. */
-static int moving(void **state)
+static void moving(void)
 {
-    (void)state;
     for (int i = 0; i < RANKS; i++) {
         all[i] = (struct cmn_rank_status){
             .rank = i, .layer = -1, .bucket = -1, .iteration = 120, .exchanges = 7, .stalled = 10};
         snprintf(all[i].host, sizeof all[i].host, "%c", 'a' + i / 2);
         snprintf(all[i].phase, sizeof all[i].phase, "forward");
     }
-    return 0;
 }
 
 static void waits(int i, long stalled)
@@ -41,17 +39,15 @@ static int diagnosis(void)
     return cmn_diagnose(all, RANKS, LIMIT, said, sizeof said);
 }
 
-static void a_rank_that_makes_progress_is_responsive(void **state)
+TEST(a_rank_that_makes_progress_is_responsive)
 {
-    (void)state;
     assert_int_equal(diagnosis(), 0);
     all[1].stalled = LIMIT - 1;
     assert_int_equal(diagnosis(), 0);
 }
 
-static void a_stopped_rank_is_named(void **state)
+TEST(a_stopped_rank_is_named)
 {
-    (void)state;
     waits(0, LIMIT - 300);
     waits(1, LIMIT - 300);
     waits(3, LIMIT - 300);
@@ -68,9 +64,8 @@ static void a_stopped_rank_is_named(void **state)
 }
 
 /* Also when it waits itself: a stopped process does not know. */
-static void a_stopped_rank_that_waits_is_named(void **state)
+TEST(a_stopped_rank_that_waits_is_named)
 {
-    (void)state;
     for (int i = 0; i < RANKS; i++) {
         waits(i, LIMIT - 300);
     }
@@ -80,9 +75,8 @@ static void a_stopped_rank_that_waits_is_named(void **state)
         said, "rank 1@a is unresponsive in: the sum of the gradients, iteration 120; 3 other"));
 }
 
-static void a_stalled_rank_is_named_with_its_file(void **state)
+TEST(a_stalled_rank_is_named_with_its_file)
 {
-    (void)state;
     waits(0, 100);
     all[1].stalled = LIMIT;
     snprintf(all[1].phase, sizeof all[1].phase, "loading images");
@@ -94,18 +88,16 @@ static void a_stalled_rank_is_named_with_its_file(void **state)
                         "iteration 120; 1 other rank waits for it in: the sum of the gradients");
 }
 
-static void ranks_wait_as_long_as_one_makes_progress(void **state)
+TEST(ranks_wait_as_long_as_one_makes_progress)
 {
-    (void)state;
     for (int i = 1; i < RANKS; i++) {
         waits(i, 100 * LIMIT);
     }
     assert_int_equal(diagnosis(), 0);
 }
 
-static void ranks_that_wait_for_each_other_are_told_apart(void **state)
+TEST(ranks_that_wait_for_each_other_are_told_apart)
 {
-    (void)state;
     for (int i = 0; i < RANKS; i++) {
         waits(i, LIMIT);
     }
@@ -121,9 +113,8 @@ static void ranks_that_wait_for_each_other_are_told_apart(void **state)
         said, "rank 3@b in: the report of the ranks, iteration 120 (exchange 6, which is behind)"));
 }
 
-static void a_debugger_and_an_end_are_no_fault(void **state)
+TEST(a_debugger_and_an_end_are_no_fault)
 {
-    (void)state;
     for (int i = 0; i < RANKS; i++) {
         waits(i, LIMIT + 1000);
     }
@@ -136,9 +127,8 @@ static void a_debugger_and_an_end_are_no_fault(void **state)
 }
 
 /* Ranks may leave the end of MPI one after the other, as long as all do. */
-static void a_rank_that_stays_behind_in_the_end_of_mpi_is_named(void **state)
+TEST(a_rank_that_stays_behind_in_the_end_of_mpi_is_named)
 {
-    (void)state;
     for (int i = 0; i < RANKS; i++) {
         waits(i, LIMIT + 1000);
         snprintf(all[i].phase, sizeof all[i].phase, "%s", CMN_STATUS_END);
@@ -163,9 +153,8 @@ static void a_rank_that_stays_behind_in_the_end_of_mpi_is_named(void **state)
     assert_int_equal(diagnosis(), 0); /* rank 0 says why it ends */
 }
 
-static void a_host_is_named_once(void **state)
+TEST(a_host_is_named_once)
 {
-    (void)state;
     waits(0, 100);
     waits(1, 100);
     for (int i = 2; i < RANKS; i++) {
@@ -201,11 +190,10 @@ static const struct {
     {CMN_RANK_ALIVE, 6, ", rank 3@a, … do not"},
 };
 
-static void four_ranks_are_named(void **state)
+TEST(four_ranks_are_named)
 {
     struct cmn_rank_status seen[6];
 
-    (void)state;
     for (size_t k = 0; k < COUNT(named); k++) {
         int alive = named[k].state == CMN_RANK_ALIVE;
         for (int i = 0; i < named[k].n; i++) {
@@ -224,9 +212,8 @@ static void four_ranks_are_named(void **state)
     }
 }
 
-static void of_unknown_ranks_nothing_is_said(void **state)
+TEST(of_unknown_ranks_nothing_is_said)
 {
-    (void)state;
     for (int i = 1; i < RANKS; i++) {
         all[i].state = CMN_RANK_UNKNOWN;
         all[i].silent = all[i].stalled = LONG_MAX;
@@ -240,11 +227,10 @@ static void of_unknown_ranks_nothing_is_said(void **state)
 }
 
 /* A line has an end, however many ranks there are. */
-static void a_line_is_long_enough(void **state)
+TEST(a_line_is_long_enough)
 {
     char small[64];
 
-    (void)state;
     for (int i = 0; i < RANKS; i++) {
         all[i].stalled = LIMIT;
         memset(all[i].detail, 'x', sizeof all[i].detail - 1);
@@ -274,13 +260,12 @@ static void *ask(void *answered)
 }
 
 /* Wherever the signal finds it: in malloc(), in the dynamic linker, in stdio. */
-static void the_main_thread_tells_its_stack_at_any_time(void **state)
+TEST(the_main_thread_tells_its_stack_at_any_time)
 {
     atomic_int answered = 0;
     FILE *out = fopen("/dev/null", "w");
     pthread_t asks;
 
-    (void)state;
     cmn_backtrace_open();
     assert_int_equal(pthread_create(&asks, NULL, ask, &answered), 0);
     while (atomic_load(&answered) < 1000) {
@@ -302,23 +287,4 @@ static void the_main_thread_tells_its_stack_at_any_time(void **state)
     assert_int_equal(atomic_load(&answered), 1000 + ASKED);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_rank_that_makes_progress_is_responsive, moving),
-        cmocka_unit_test_setup(a_stopped_rank_is_named, moving),
-        cmocka_unit_test_setup(a_stopped_rank_that_waits_is_named, moving),
-        cmocka_unit_test_setup(a_stalled_rank_is_named_with_its_file, moving),
-        cmocka_unit_test_setup(ranks_wait_as_long_as_one_makes_progress, moving),
-        cmocka_unit_test_setup(ranks_that_wait_for_each_other_are_told_apart, moving),
-        cmocka_unit_test_setup(a_rank_that_stays_behind_in_the_end_of_mpi_is_named, moving),
-        cmocka_unit_test_setup(a_debugger_and_an_end_are_no_fault, moving),
-        cmocka_unit_test_setup(a_host_is_named_once, moving),
-        cmocka_unit_test_setup(four_ranks_are_named, moving),
-        cmocka_unit_test_setup(of_unknown_ranks_nothing_is_said, moving),
-        cmocka_unit_test_setup(a_line_is_long_enough, moving),
-        cmocka_unit_test(the_main_thread_tells_its_stack_at_any_time),
-    };
-
-    return cmocka_run_group_tests_name("watchdog", tests, NULL, NULL);
-}
+TESTS(moving, NULL)
