@@ -23,12 +23,14 @@ static struct CMUnitTest check_tests[64];
 static size_t check_count;
 static void (*check_before)(void), (*check_after)(void);
 
-#define TEST(test)                                                                       \
-    static void test(void **check_state);                                                \
-    static __attribute__((constructor)) void test##_is_a_test(void)                      \
-    {                                                                                    \
-        check_tests[check_count++] = (struct CMUnitTest){#test, test, NULL, NULL, NULL}; \
-    }                                                                                    \
+#define IS_A_TEST(test, function)                                                            \
+    static void function(void **check_state);                                                \
+    static __attribute__((constructor)) void test##_is(void)                                 \
+    {                                                                                        \
+        check_tests[check_count++] = (struct CMUnitTest){#test, function, NULL, NULL, NULL}; \
+    }
+#define TEST(test)        \
+    IS_A_TEST(test, test) \
     static void test(void **check_state __attribute__((unused)))
 #define TESTS(before, after)             \
     int main(void)                       \

@@ -1,6 +1,6 @@
 /* cmocka under mpiexec. A failed cmocka assertion leaves its test at once, and with it the other
- * ranks in a collective call: so tests here note failures with CHECK, continue, and end with
- * fail_on_all_ranks(), where all ranks learn of the first failure and fail alike. Rank 0 alone
+ * ranks in a collective call: so tests here note failures with CHECK and continue, and at the end of a
+ * RANK_TEST all ranks learn of the first failure and fail alike. Rank 0 alone
  * prints, into the file RANKS_TAP where that is set: Open MPI 5's mpiexec may lose the end of what
  * ranks print. */
 #ifndef TESTS_RANKS_H
@@ -126,6 +126,26 @@ static inline int ranks_main(int (*run)(void))
     MPI_Finalize();
     return result;
 }
+
+/* RANK_TEST(name) { … } is a test, which fails on all ranks alike, and WORLD_TEST(name) { … } one that
+ * runs in every world `t`, whose name is `shape`. */
+#define RANK_TEST(test)                                                   \
+    static void test(void);                                               \
+    IS_A_TEST(test, test##_on_all_ranks)                                  \
+    static void test##_on_all_ranks(void **state __attribute__((unused))) \
+    {                                                                     \
+        test();                                                           \
+        fail_on_all_ranks();                                              \
+    }                                                                     \
+    static void test(void)
+#define WORLD_TEST(test)                                                   \
+    static void test(const struct cmn_topology *t, const char *shape);     \
+    RANK_TEST(test##_in_every_world)                                       \
+    {                                                                      \
+        in_every_world(test);                                              \
+    }                                                                      \
+    static void test(const struct cmn_topology *t __attribute__((unused)), \
+                     const char *shape __attribute__((unused)))
 
 #define RANK_TESTS(before, after)        \
     static int between(void)             \

@@ -101,7 +101,7 @@ static void check_file(const struct cmn_checkpoint_file *f)
     }
 }
 
-TEST(all_come_back)
+RANK_TEST(all_come_back)
 {
     struct cmn_snapshot *s = top.rank ? NULL : cmn_snapshot_new();
     struct cmn_checkpoint_origin by = {.ranks = top.size, .same_ranks = 1, .same_nodes = 1};
@@ -134,11 +134,10 @@ TEST(all_come_back)
     cmn_checkpoint_free(f);
     cmn_snapshot_free(s);
     free(bytes);
-    fail_on_all_ranks();
 }
 
 /* Rank 0 has no memory for it: nobody sends, and all go on. */
-TEST(without_a_snapshot)
+RANK_TEST(without_a_snapshot)
 {
     struct cmn_checkpoint_item item[3];
     int items;
@@ -148,7 +147,6 @@ TEST(without_a_snapshot)
     sent = 0;
     CHECK((cmn_checkpoint_gather(item, items, NULL, &top) == -1) == (top.rank == 0));
     CHECK_SAYING(sent == 0, "%llu bytes", sent);
-    fail_on_all_ranks();
 }
 
 RANK_TESTS(NULL, NULL)

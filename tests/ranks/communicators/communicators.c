@@ -215,15 +215,15 @@ static void exchange_everywhere(const struct cmn_topology *t, const char *shape)
 }
 
 /* What runs in this program is all that does not refuse; the test `choice` knows which ones may. */
-TEST(sums)
+RANK_TEST(sums)
 {
     refused[0] = '\0';
     in_every_world(exchange_everywhere);
     printf("# refused somewhere:%s\n", refused[0] ? refused : " none");
-    fail_on_all_ranks();
 }
 
-static void compare_with_naive(const struct cmn_topology *t, const char *shape)
+/* Communicators agree with each other to the last bits but a few. */
+WORLD_TEST(agree_with_naive)
 {
     const size_t length[TENSORS] = {300000, 7, 1000, 64};
     struct place place = {.t = t, .shape = shape};
@@ -253,13 +253,6 @@ static void compare_with_naive(const struct cmn_topology *t, const char *shape)
     free(naive);
 }
 
-/* Communicators agree with each other to the last bits but a few. */
-TEST(agree_with_naive)
-{
-    in_every_world(compare_with_naive);
-    fail_on_all_ranks();
-}
-
 static const struct cmn_communicator *choose_on(const struct cmn_topology *t, const char *name,
                                                 const char **why)
 {
@@ -267,7 +260,7 @@ static const struct cmn_communicator *choose_on(const struct cmn_topology *t, co
     return cmn_communicator_choose(t, &options, why);
 }
 
-TEST(dummy_exchanges_nothing)
+RANK_TEST(dummy_exchanges_nothing)
 {
     const size_t length[] = {1000};
     const char *why;
@@ -284,7 +277,6 @@ TEST(dummy_exchanges_nothing)
     }
     check_untouched(&w, &place);
     end_world(&w, &place);
-    fail_on_all_ranks();
 }
 
 /* Whether `name` must refuse: nothing else may. */
@@ -312,7 +304,7 @@ static void choose_everything(const struct cmn_topology *t, const char *shape)
     }
 }
 
-TEST(choice)
+RANK_TEST(choice)
 {
     const struct cmn_communicator *c;
     const char *why = NULL;
@@ -323,11 +315,10 @@ TEST(choice)
     for (int k = 0; (c = cmn_communicator_at(k)); k++) {
         CHECK_SAYING(strstr(cmn_reason(), c->name), "%s", cmn_reason());
     }
-    fail_on_all_ranks();
 }
 
 /* auto gives something that works, the same on all ranks, and says how it came to it. */
-static void choose_automatically(const struct cmn_topology *t, const char *shape)
+WORLD_TEST(automatic)
 {
     char want[64], mine[64] = "";
     const char *why = "";
@@ -347,12 +338,6 @@ static void choose_automatically(const struct cmn_topology *t, const char *shape
     snprintf(mine, sizeof mine, "%s", c ? c->name : "");
     CHECK_SAYING(same_everywhere(mine, sizeof mine), "nodes %s: ranks choose differently", shape);
     printf("# nodes %s: %s, %s\n", shape, mine, why);
-}
-
-TEST(automatic)
-{
-    in_every_world(choose_automatically);
-    fail_on_all_ranks();
 }
 
 RANK_TESTS(NULL, NULL)

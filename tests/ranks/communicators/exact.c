@@ -17,7 +17,7 @@ static const char *const names[] = {"flat", "shm", "two_dimensional", "hierarchi
 
 /* Where that happens: the world, or nodes that it stands for. */
 static const struct cmn_topology *at;
-static const char *shape;
+static const char *where;
 
 enum { MOST = 40, METRICS = 16, LARGE = (1 << 20) + 77 };
 
@@ -155,7 +155,7 @@ static void check_step(const struct sums *s, int step, int micro_batches)
         float wanted = sum_of(step, 0, micro_batches, i), is = s->x.block.data[i];
         CHECK_SAYING((i >= s->tensor.n && i < n) || !memcmp(&wanted, &is, sizeof is),
                      "nodes %s, %s, step %d, %d micro-batches, %zu floats: %zu is %.9g, not %.9g",
-                     shape, s->by->name, step, micro_batches, s->tensor.n, i, (double)is,
+                     where, s->by->name, step, micro_batches, s->tensor.n, i, (double)is,
                      (double)wanted);
     }
 }
@@ -184,7 +184,7 @@ static void take_step(struct sums *s, int step, const int *deal)
     cmn_accumulation_end_step(s->accumulation);
     s->by->allreduce(s->self, &s->x);
     CHECK_SAYING(!strcmp(s->by->name, "flat") || !to_neighbours,
-                 "nodes %s, %s: %d messages within a node", shape, s->by->name, to_neighbours);
+                 "nodes %s, %s: %d messages within a node", where, s->by->name, to_neighbours);
     check_step(s, step, deal[top.size]);
 }
 
@@ -220,10 +220,10 @@ static int next_count(int n)
     return n + (at == &top || n < 8 ? 1 : 8);
 }
 
-static void try_sums_at(const struct cmn_topology *t, const char *name)
+WORLD_TEST(has_the_bits_of_the_tree)
 {
     at = t;
-    shape = name;
+    where = shape;
     for (int n = 1; n <= MOST; n = next_count(n)) {
         try_sums(n, 37);
     }
@@ -233,12 +233,6 @@ static void try_sums_at(const struct cmn_topology *t, const char *name)
     try_sums(7, 1000);
     try_sums(3, LARGE);
     try_sums(257, 5);
-}
-
-TEST(has_the_bits_of_the_tree)
-{
-    in_every_world(try_sums_at);
-    fail_on_all_ranks();
 }
 
 /* ---- what an exchange sends ---- */
@@ -304,40 +298,34 @@ static void count_node(const char *name, int n)
     to_neighbours = 0;
     cmn_accumulation_end_step(s.accumulation);
     s.by->allreduce(s.self, &s.x);
-    CHECK_SAYING(!to_neighbours, "nodes %s: ranks of a node send each other", shape);
+    CHECK_SAYING(!to_neighbours, "nodes %s: ranks of a node send each other", where);
     CHECK_SAYING(strcmp(name, "hierarchical") || at->intra_rank == 0 || !messages,
-                 "nodes %s: rank %d of a node sends, too", shape, at->intra_rank);
+                 "nodes %s: rank %d of a node sends, too", where, at->intra_rank);
     sent = bytes;
     MPI_Allreduce(MPI_IN_PLACE, &sent, 1, MPI_UNSIGNED_LONG, MPI_SUM, at->intra);
     /* Slices end at multiples of 16, so the metrics, 16 floats, are one node's; */
     if (nodes > 1 && at->inter_rank > 0) {
         unsigned long least = (nodes - 1) * 4 * FLOATS / nodes * (k + 1);
         CHECK_SAYING(sent >= least && sent <= least + 4 * METRICS * (nodes * (k + 1)),
-                     "nodes %s, %s, %d micro-batches: %lu bytes of %zu subtrees, not %lu", shape,
+                     "nodes %s, %s, %d micro-batches: %lu bytes of %zu subtrees, not %lu", where,
                      name, n, sent, k, least);
     }
     CHECK(nodes > 1 || !sent);
     close_sums(&s);
 }
 
-static void count_nodes(const struct cmn_topology *t, const char *name)
+WORLD_TEST(nodes_send_what_it_says)
 {
     at = t;
-    shape = name;
+    where = shape;
     for (int n = 1; n <= MOST; n = next_count(n)) {
         count_node("two_dimensional", n);
         count_node("hierarchical", n);
     }
 }
 
-TEST(nodes_send_what_it_says)
-{
-    in_every_world(count_nodes);
-    fail_on_all_ranks();
-}
-
 /* A step ends with all of its micro-batches. */
-TEST(misses_no_micro_batch)
+RANK_TEST(misses_no_micro_batch)
 {
     enum { FLOATS = 160 };
     struct sums s;
@@ -350,11 +338,10 @@ TEST(misses_no_micro_batch)
     cmn_accumulation_add(s.accumulation, s.x.block.data);
     assert_fatal(cmn_accumulation_add(s.accumulation, s.x.block.data), "a micro-batch too many");
     close_sums(&s);
-    fail_on_all_ranks();
 }
 
 /* Each has a rank, in order, and no rank has two more than another. */
-TEST(deals_out_all_micro_batches)
+RANK_TEST(deals_out_all_micro_batches)
 {
     for (int ranks = 1; ranks <= 9; ranks++) {
         for (int n = 1; n <= MOST; n++) {
@@ -368,7 +355,6 @@ TEST(deals_out_all_micro_batches)
             }
         }
     }
-    fail_on_all_ranks();
 }
 
 RANK_TESTS(NULL, NULL)

@@ -154,20 +154,14 @@ static void train(const char *cfg, struct cmn_topology *t)
     close_side(&shm);
 }
 
-static void all_layers(const struct cmn_topology *t, const char *name)
+WORLD_TEST(as_darknet_updates)
 {
     struct cmn_topology mine = *t;
 
-    (void)name;
+    (void)shape;
     for (size_t i = 0; i < COUNT(nets); i++) {
         train(nets[i], &mine);
     }
-}
-
-TEST(as_darknet_updates)
-{
-    in_every_world(all_layers);
-    fail_on_all_ranks();
 }
 
 RANK_TESTS(NULL, NULL)

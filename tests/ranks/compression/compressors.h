@@ -148,13 +148,12 @@ static inline void for_all(void (*test)(const struct cmn_compressor *compressor)
     for (int i = 0; (compressor = cmn_compressor_at(i)); i++) {
         test(compressor);
     }
-    fail_on_all_ranks();
 }
 
 /* OF_EACH(name) { … } is a test of each `compressor`. */
 #define OF_EACH(test)                                          \
     static void test(const struct cmn_compressor *compressor); \
-    TEST(test##_of_each)                                       \
+    RANK_TEST(test##_of_each)                                  \
     {                                                          \
         for_all(test);                                         \
     }                                                          \

@@ -62,7 +62,7 @@ static void keep_mine(const struct cmn_topology *t)
     MPI_Barrier(t->world);
 }
 
-static void test_node(const struct cmn_topology *t, const char *name)
+WORLD_TEST(the_ranks_of_a_node_share)
 {
     int node[8];
 
@@ -70,21 +70,15 @@ static void test_node(const struct cmn_topology *t, const char *name)
     cmn_image_cache_open(t, 1 << 20, "");
     keep_mine(t);
     for (int rank = 0; rank < t->size; rank++) {
-        CHECK_SAYING(kept_of(rank) == (node[rank] == t->inter_rank ? EACH : 0), "%s: %d", name,
+        CHECK_SAYING(kept_of(rank) == (node[rank] == t->inter_rank ? EACH : 0), "%s: %d", shape,
                      rank);
     }
     MPI_Barrier(t->world);
     cmn_image_cache_close();
 }
 
-TEST(the_ranks_of_a_node_share)
-{
-    in_every_world(test_node);
-    fail_on_all_ranks();
-}
-
 /* The first rank's limit counts, for all ranks of its node together. */
-TEST(the_limit_is_that_of_a_node)
+RANK_TEST(the_limit_is_that_of_a_node)
 {
     int kept = 0, limit = EACH / 2;
 
@@ -96,11 +90,10 @@ TEST(the_limit_is_that_of_a_node)
     CHECK_SAYING(top.inter_size > 1 || (kept > 0 && kept <= 2 * limit), "%d", kept);
     MPI_Barrier(top.world);
     cmn_image_cache_close();
-    fail_on_all_ranks();
 }
 
 /* A name of the one folder is another image in the other: each rank has its own part. */
-TEST(ranks_in_different_folders_share_nothing)
+RANK_TEST(ranks_in_different_folders_share_nothing)
 {
     char before[PATH_MAX];
 
@@ -113,10 +106,9 @@ TEST(ranks_in_different_folders_share_nothing)
     MPI_Barrier(top.world);
     cmn_image_cache_close();
     CHECK(!chdir(before));
-    fail_on_all_ranks();
 }
 
-TEST(they_share_a_file_in_a_folder)
+RANK_TEST(they_share_a_file_in_a_folder)
 {
     char folder[PATH_MAX] = "";
     char *name;
@@ -137,7 +129,6 @@ TEST(they_share_a_file_in_a_folder)
     MPI_Barrier(top.world);
     cmn_image_cache_close();
     CHECK(top.rank || !rmdir(folder)); /* it is empty all the time */
-    fail_on_all_ranks();
 }
 
 RANK_TESTS(NULL, NULL)

@@ -86,7 +86,7 @@ static void backward(struct cmn_batch_norm *norm, int n, const char *where)
     }
 }
 
-static void in_world(const struct cmn_topology *t, const char *name)
+WORLD_TEST(closed_forms)
 {
     const long intra[] = {CMN_INTRA_AUTO, CMN_INTRA_MPI};
 
@@ -97,22 +97,16 @@ static void in_world(const struct cmn_topology *t, const char *name)
         /* Other sizes in between, so that what one exchange leaves would show in the next. */
         for (int turn = 0; turn < 6; turn++) {
             split(1 + turn * 3);
-            forward(norm, turn % 2 ? 3 : FILTERS, name);
-            backward(norm, turn % 3 ? FILTERS : 1, name);
+            forward(norm, turn % 2 ? 3 : FILTERS, shape);
+            backward(norm, turn % 3 ? FILTERS : 1, shape);
         }
         cmn_batch_norm_close(norm);
     }
 }
 
-TEST(closed_forms)
-{
-    in_every_world(in_world);
-    fail_on_all_ranks();
-}
-
 /* Many exchanges in a row, in which ranks are late in turns: nobody reads what is not there
  * yet, or not there any more. */
-TEST(many_in_a_row)
+RANK_TEST(many_in_a_row)
 {
     struct cmn_batch_norm *norm;
     double sum = top.size * (top.size - 1) / 2.0;
@@ -129,7 +123,20 @@ TEST(many_in_a_row)
                      "turn %d: %g %g %g", turn, (double)a[0], (double)a[1], (double)b[1]);
     }
     cmn_batch_norm_close(norm);
-    fail_on_all_ranks();
+}
+
+RANK_TEST(too_many)
+{
+    struct cmn_batch_norm *norm;
+    const char *fatal;
+    float a[2] = {0}, b[2] = {0};
+
+    options.intra = CMN_INTRA_AUTO;
+    norm = cmn_batch_norm_open(&top, &options, 1, 1);
+    fatal = fatal_of(cmn_batch_norm_forward(norm, a, b, 2, 1));
+    CHECK_SAYING(fatal && strstr(fatal, "2 filters, room for 1"), "%s",
+                 fatal ? fatal : "it went on");
+    cmn_batch_norm_close(norm);
 }
 
 static int looks;
@@ -151,8 +158,9 @@ static void refuse(void *self)
     cmn_fatal("the background exchange failed");
 }
 
-/* The background exchange progresses while a rank waits; when it fails, so does the wait. */
-TEST(waiting)
+/* The background exchange progresses while a rank waits; when it fails, so does the wait. The last
+ * test: what it ends early is not finished. */
+RANK_TEST(waiting)
 {
     const long intra[] = {CMN_INTRA_AUTO, CMN_INTRA_MPI};
 
@@ -178,21 +186,6 @@ TEST(waiting)
         }
         fail_on_all_ranks();
     }
-}
-
-TEST(too_many)
-{
-    struct cmn_batch_norm *norm;
-    const char *fatal;
-    float a[2] = {0}, b[2] = {0};
-
-    options.intra = CMN_INTRA_AUTO;
-    norm = cmn_batch_norm_open(&top, &options, 1, 1);
-    fatal = fatal_of(cmn_batch_norm_forward(norm, a, b, 2, 1));
-    CHECK_SAYING(fatal && strstr(fatal, "2 filters, room for 1"), "%s",
-                 fatal ? fatal : "it went on");
-    cmn_batch_norm_close(norm);
-    fail_on_all_ranks();
 }
 
 RANK_TESTS(NULL, NULL)

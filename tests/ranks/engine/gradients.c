@@ -30,7 +30,7 @@ static void close_net(void)
     nets_free(net);
 }
 
-TEST(broadcast)
+RANK_TEST(broadcast)
 {
     open_net(NET "adam=1\n" CONV TAIL);
     *net->seen = 5000000000UL + (unsigned long)top.rank;
@@ -48,7 +48,6 @@ TEST(broadcast)
                      g.tensor[i].name);
     }
     close_net();
-    fail_on_all_ranks();
 }
 
 #define OPTIONS "[net] batch=2\n[net] momentum=0.9\n"
@@ -60,7 +59,7 @@ static const char *difference(const char *said)
     return fatal_of(cmn_replicas_compare(&g, cmn_net_of(net), said, &top));
 }
 
-TEST(compare)
+RANK_TEST(compare)
 {
     static const struct {
         const char *cfg, *options, *named;
@@ -87,10 +86,9 @@ TEST(compare)
     open_net(NET CONV TAIL);
     cmn_replicas_compare(&g, cmn_net_of(net), OPTIONS, &top);
     close_net();
-    fail_on_all_ranks();
 }
 
-TEST(verify)
+RANK_TEST(verify)
 {
     struct cmn_nonfinite bad;
 
@@ -124,7 +122,6 @@ TEST(verify)
     CHECK(cmn_replicas_verify(&g, cmn_net_of(net), &top, &bad) == 0 && bad.name);
     CHECK(bad.layer == 0 && !strcmp(bad.name, "weights"));
     close_net();
-    fail_on_all_ranks();
 }
 
 /* What this rank receives in messages and allgathers. */
@@ -152,7 +149,7 @@ int MPI_Allgather(const void *from, int n, MPI_Datatype sent, void *to, int each
 
 /* A count, and mean and squares of 7 filters in doubles, ceil(log2 N) times on the rank that
  * receives most: with 1024 ranks that is 10 times, not 1023. */
-TEST(statistics_by_a_tree)
+RANK_TEST(statistics_by_a_tree)
 {
     const double mean = top.size - 1, spread = (top.size * top.size - 1) / 3.0;
     size_t rounds = 0;
@@ -181,11 +178,10 @@ TEST(statistics_by_a_tree)
         }
         close_net();
     }
-    fail_on_all_ranks();
 }
 
 /* Rank r has r + 1 images. Of all of them: sums of r, r * r and so on, in closed form. */
-TEST(statistics)
+RANK_TEST(statistics)
 {
     const double n = top.size;
 
@@ -212,11 +208,10 @@ TEST(statistics)
         CHECK(net->layers[0].weights[0] == weight);
         close_net();
     }
-    fail_on_all_ranks();
 }
 
 /* So that cmn_sync_bn, with which they are the same anyway, may save whenever it likes. */
-TEST(equal_statistics_stay)
+RANK_TEST(equal_statistics_stay)
 {
     const float mean[3] = {0.1F, -7.7F, 1e-30F}, variance[3] = {0.3F, 1e10F, 3e-20F};
 
@@ -228,7 +223,6 @@ TEST(equal_statistics_stay)
     CHECK(!memcmp(net->layers[0].rolling_mean, mean, sizeof mean));
     CHECK(!memcmp(net->layers[0].rolling_variance, variance, sizeof variance));
     close_net();
-    fail_on_all_ranks();
 }
 
 RANK_TESTS(NULL, NULL)

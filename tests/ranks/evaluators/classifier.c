@@ -82,7 +82,7 @@ static struct cmn_score plain(int images, int top_k_of)
     return score;
 }
 
-TEST(counts)
+RANK_TEST(counts)
 {
     const int images[] = {1, 2, 3, 4, 5, 8, 17, IMAGES};
     double loss = -1;
@@ -106,21 +106,19 @@ TEST(counts)
             }
         }
     }
-    fail_on_all_ranks();
 }
 
 /* So that the counts above can tell anything: some are right, some wrong. */
-TEST(neither_all_nor_none)
+RANK_TEST(neither_all_nor_none)
 {
     struct cmn_score all = plain(IMAGES, 2);
 
     CHECK_SAYING(all.top1 > 0 && all.top1 < IMAGES, "%ld", all.top1);
     CHECK_SAYING(all.topk > all.top1 && all.topk < IMAGES, "%ld", all.topk);
-    fail_on_all_ranks();
 }
 
 /* Validation happens between two steps: the network must be as it was. */
-TEST(training_goes_on)
+RANK_TEST(training_goes_on)
 {
     struct cmn_labelled_images set = {paths, IMAGES, labels, CLASSES, 1};
     struct cmn_score score;
@@ -139,7 +137,6 @@ TEST(training_goes_on)
     }
     CHECK(!memcmp(before, net->layers[0].weights, weights));
     free(before);
-    fail_on_all_ranks();
 }
 
 RANK_TESTS(setup, teardown)

@@ -5,7 +5,7 @@
 
 #include "ranks/ranks.h"
 
-TEST(place)
+RANK_TEST(place)
 {
     struct cmn_world w = cmn_get_world();
     char host[64] = "";
@@ -16,10 +16,9 @@ TEST(place)
     CHECK(w.inter_rank == top.inter_rank && w.inter_size == top.inter_size);
     CHECK(!strcmp(w.host, host));
     CHECK(cmn_rank() == w.rank && cmn_size() == w.size);
-    fail_on_all_ranks();
 }
 
-TEST(groups)
+RANK_TEST(groups)
 {
     struct cmn_world w = cmn_get_world();
     int rank = -1, size = -1, same = -1;
@@ -31,10 +30,9 @@ TEST(groups)
     CHECK(rank == w.intra_rank && size == w.intra_size);
     MPI_Comm_rank(cmn_inter_comm(), &rank);
     CHECK(rank == w.inter_rank);
-    fail_on_all_ranks();
 }
 
-TEST(broadcast_of_bytes)
+RANK_TEST(broadcast_of_bytes)
 {
     static const size_t lengths[] = {0, 1, 3, 1000, 1000003};
 
@@ -52,10 +50,9 @@ TEST(broadcast_of_bytes)
         CHECK(bytes[n] == (unsigned char)(n * 7 + (size_t)top.rank)); /* and none behind */
         free(bytes);
     }
-    fail_on_all_ranks();
 }
 
-TEST(mean_of_floats)
+RANK_TEST(mean_of_floats)
 {
     static const size_t lengths[] = {0, 1, 3, 1000, (1 << 20) + 3};
 
@@ -76,10 +73,9 @@ TEST(mean_of_floats)
         CHECK_SAYING(wrong == 0, "%zu of %zu floats", wrong, n);
         free(x);
     }
-    fail_on_all_ranks();
 }
 
-TEST(mean_has_the_same_bits)
+RANK_TEST(mean_has_the_same_bits)
 {
     float x[1000];
 
@@ -88,11 +84,10 @@ TEST(mean_has_the_same_bits)
     }
     cmn_mean(x, 1000);
     CHECK(same_everywhere(x, sizeof x));
-    fail_on_all_ranks();
 }
 
 /* Nobody leaves before the last one has come. */
-TEST(barrier_holds)
+RANK_TEST(barrier_holds)
 {
     int come = 0, *all = NULL;
     MPI_Win window;
@@ -114,16 +109,14 @@ TEST(barrier_holds)
     }
     CHECK_SAYING(come == top.intra_size, "%d of %d had come", come, top.intra_size);
     MPI_Win_free(&window);
-    fail_on_all_ranks();
 }
 
-TEST(a_second_start_does_nothing)
+RANK_TEST(a_second_start_does_nothing)
 {
     MPI_Comm before = cmn_world_comm();
 
     cmn_start();
     CHECK(cmn_world_comm() == before);
-    fail_on_all_ranks();
 }
 
 /* Before the start: a world of one, in which every call works. */
@@ -141,10 +134,9 @@ static int alone_before_the_start(void)
 
 static int alone;
 
-TEST(before_the_start)
+RANK_TEST(before_the_start)
 {
     CHECK(alone);
-    fail_on_all_ranks();
 }
 
 int main(void)

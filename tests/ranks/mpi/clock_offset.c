@@ -93,51 +93,43 @@ static double measure_twice(const struct cmn_topology *t, double *claimed)
     return worst;
 }
 
-static void aligned(const struct cmn_topology *t, const char *name)
+WORLD_TEST(aligned)
 {
     double claimed, worst = measure_twice(t, &claimed);
 
-    CHECK_SAYING(worst <= claimed + 1e-6, "%s: wrong by %.1f us, and %.1f us are claimed", name,
+    CHECK_SAYING(worst <= claimed + 1e-6, "%s: wrong by %.1f us, and %.1f us are claimed", shape,
                  worst * 1e6, claimed * 1e6);
-    CHECK_SAYING(claimed <= 5e-5, "%s: %.1f us are claimed", name, claimed * 1e6);
-    CHECK_SAYING(t->inter_rank > 0 || worst < 1e-6, "%s: on node 0 by %.1f us", name, worst * 1e6);
+    CHECK_SAYING(claimed <= 5e-5, "%s: %.1f us are claimed", shape, claimed * 1e6);
+    CHECK_SAYING(t->inter_rank > 0 || worst < 1e-6, "%s: on node 0 by %.1f us", shape, worst * 1e6);
     if (t->inter_rank > 0 && t->intra_rank == 0) {
-        fprintf(stderr, "# rank %d of %s: wrong by %.1f us, at most %.1f us\n", t->rank, name,
+        fprintf(stderr, "# rank %d of %s: wrong by %.1f us, at most %.1f us\n", t->rank, shape,
                 worst * 1e6, claimed * 1e6);
     }
 }
 
-TEST(in_worlds)
-{
-    in_every_world(aligned);
-    fail_on_all_ranks();
-}
-
 /* Of many tries the quickest counts, so those that are disturbed do no harm. */
-TEST(disturbed)
+RANK_TEST(disturbed)
 {
     slow = 2e-3;
     slow_from = 40;
     slow_until = 1000000;
     in_every_world(aligned);
     slow = 0;
-    fail_on_all_ranks();
 }
 
 /* A node that is busy for a while is asked until it no longer is. */
-TEST(busy_at_first)
+RANK_TEST(busy_at_first)
 {
     slow = 2e-3;
     slow_from = 0;
     slow_until = 90;
     in_every_world(aligned);
     slow = 0;
-    fail_on_all_ranks();
 }
 
 /* Without the drift the first measurement would be wrong by 100 us after 100 ms: the comparison
  * can tell. */
-static void drift_matters(const struct cmn_topology *t, const char *name)
+WORLD_TEST(once_is_not_enough)
 {
     struct cmn_clock_offset c;
     double error;
@@ -149,13 +141,7 @@ static void drift_matters(const struct cmn_topology *t, const char *name)
     pass(0.1 / top.size);
     MPI_Barrier(top.world);
     error = error_at(&c, common_time());
-    CHECK_SAYING(t->inter_rank == 0 || error > 1e-3, "%s: %.1f us", name, error * 1e6);
-}
-
-TEST(once_is_not_enough)
-{
-    in_every_world(drift_matters);
-    fail_on_all_ranks();
+    CHECK_SAYING(t->inter_rank == 0 || error > 1e-3, "%s: %.1f us", shape, error * 1e6);
 }
 
 static double aligned_at(const struct cmn_clock_offset *c, double time)
@@ -163,7 +149,7 @@ static double aligned_at(const struct cmn_clock_offset *c, double time)
     return time - cmn_clock_offset_align(c, time);
 }
 
-TEST(interpolates)
+RANK_TEST(interpolates)
 {
     struct cmn_clock_offset c = {.marks = 0};
 
@@ -184,7 +170,6 @@ TEST(interpolates)
     for (int i = 1; i < c.marks; i++) {
         CHECK(c.mark[i].at > c.mark[i - 1].at);
     }
-    fail_on_all_ranks();
 }
 
 static MPI_Win window;

@@ -40,21 +40,19 @@ static void check_share(const char *text, size_t n)
     free(got);
 }
 
-TEST(shared)
+RANK_TEST(shared)
 {
     check_share("a.png\nb.png\n", 12);
     check_share("no newline", 10);
     check_share("a\0b\xff\r\n", 6);
-    fail_on_all_ranks();
 }
 
-TEST(empty)
+RANK_TEST(empty)
 {
     check_share("", 0);
-    fail_on_all_ranks();
 }
 
-TEST(large)
+RANK_TEST(large)
 {
     const size_t n = (5 << 20) + 13;
     char *text = malloc(n);
@@ -64,10 +62,9 @@ TEST(large)
     }
     check_share(text, n);
     free(text);
-    fail_on_all_ranks();
 }
 
-TEST(missing)
+RANK_TEST(missing)
 {
     FILE *file;
 
@@ -78,10 +75,9 @@ TEST(missing)
     CHECK_SAYING(strstr(cmn_reason(), "/no/such/list.txt: No such file"), "%s", cmn_reason());
     /* The next one works: nobody is left behind in a collective call. */
     check_share("again", 5);
-    fail_on_all_ranks();
 }
 
-TEST(folder)
+RANK_TEST(folder)
 {
     FILE *file;
 
@@ -90,7 +86,6 @@ TEST(folder)
     CHECK(!file);
     CHECK_SAYING(errno == EISDIR, "%s", strerror(errno));
     CHECK_SAYING(strstr(cmn_reason(), "/proc: "), "%s", cmn_reason());
-    fail_on_all_ranks();
 }
 
 RANK_TESTS(NULL, NULL)

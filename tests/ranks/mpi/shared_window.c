@@ -19,7 +19,7 @@ static struct cmn_window *window_of(size_t bytes, size_t common)
     return w;
 }
 
-TEST(parts)
+RANK_TEST(parts)
 {
     const size_t bytes = 10000;
     struct cmn_window *w = window_of(bytes, 500);
@@ -49,11 +49,10 @@ TEST(parts)
     }
     cmn_window_barrier(w);
     cmn_window_close(w);
-    fail_on_all_ranks();
 }
 
 /* Sizes differ from rank to rank: the largest counts. */
-TEST(largest_request)
+RANK_TEST(largest_request)
 {
     size_t most = (size_t)100000 * (size_t)top.intra_size;
     struct cmn_window *w = window_of((size_t)100000 * (size_t)(top.intra_rank + 1), 10);
@@ -65,11 +64,10 @@ TEST(largest_request)
     }
     cmn_window_barrier(w);
     cmn_window_close(w);
-    fail_on_all_ranks();
 }
 
 /* Counts up in turns: a barrier that lets one through early shows as a wrong count. */
-TEST(barriers)
+RANK_TEST(barriers)
 {
     struct cmn_window *w = window_of(sizeof(long), sizeof(long));
     volatile long *count = cmn_window_common(w);
@@ -83,11 +81,10 @@ TEST(barriers)
         cmn_window_barrier(w);
     }
     cmn_window_close(w);
-    fail_on_all_ranks();
 }
 
 /* Waiting goes from spinning over yielding to sleep; all of them end. */
-TEST(late_ranks)
+RANK_TEST(late_ranks)
 {
     struct cmn_window *w = window_of(64, 0);
 
@@ -98,10 +95,9 @@ TEST(late_ranks)
         cmn_window_barrier(w);
     }
     cmn_window_close(w);
-    fail_on_all_ranks();
 }
 
-TEST(missing_rank)
+RANK_TEST(missing_rank)
 {
     struct cmn_options hurried = options;
     struct cmn_group group = {top.intra, "intra", &top, &hurried};
@@ -116,7 +112,6 @@ TEST(missing_rank)
     }
     MPI_Barrier(top.world);
     cmn_window_close(w);
-    fail_on_all_ranks();
 }
 
 /* All ranks give the reason of the one that could not. */
@@ -131,14 +126,13 @@ static void refused(size_t bytes, const char *why)
     CHECK(strstr(cmn_reason(), "shared window"));
 }
 
-TEST(no_memory)
+RANK_TEST(no_memory)
 {
     refused((size_t)1 << 45, "MiB of memory are free");
-    fail_on_all_ranks();
 }
 
 /* A limit on files is a signal for who passes it; here it is a reason. */
-TEST(no_file_so_large)
+RANK_TEST(no_file_so_large)
 {
     struct rlimit now, low;
 
@@ -148,11 +142,10 @@ TEST(no_file_so_large)
     setrlimit(RLIMIT_FSIZE, &low);
     refused(16 << 20, "ulimit -f");
     setrlimit(RLIMIT_FSIZE, &now);
-    fail_on_all_ranks();
 }
 
 /* One rank alone cannot join: all learn of it. */
-TEST(one_fails)
+RANK_TEST(one_fails)
 {
     struct rlimit now, none;
     struct cmn_window *w = NULL;
@@ -173,10 +166,9 @@ TEST(one_fails)
     w = window_of(4096, 0);
     cmn_window_barrier(w);
     cmn_window_close(w);
-    fail_on_all_ranks();
 }
 
-TEST(memory_is_found)
+RANK_TEST(memory_is_found)
 {
     struct cmn_regions r;
     float *a = NULL, *b = NULL, elsewhere[4];
@@ -197,11 +189,10 @@ TEST(memory_is_found)
     }
     MPI_Barrier(top.world);
     cmn_regions_close(&r);
-    fail_on_all_ranks();
 }
 
 /* A descriptor for each other rank of the node, however many windows there are. */
-TEST(descriptors_do_not_grow_with_windows)
+RANK_TEST(descriptors_do_not_grow_with_windows)
 {
     enum { MORE = 5 };
     int before = descriptors(), one;
@@ -219,7 +210,6 @@ TEST(descriptors_do_not_grow_with_windows)
         cmn_window_close(w[i]);
     }
     CHECK_SAYING(descriptors() == before, "%d", descriptors() - before);
-    fail_on_all_ranks();
 }
 
 static int lowest_free(void)
@@ -232,7 +222,7 @@ static int lowest_free(void)
 
 /* So many ranks that the limit of descriptors is reached: the soft one is raised; with no room
  * below the hard one there is one line, and the window all the same. */
-TEST(few_descriptors_are_allowed)
+RANK_TEST(few_descriptors_are_allowed)
 {
     enum { SPARE = 2 }; /* a window takes them for a moment */
     struct rlimit limit, low;
@@ -260,7 +250,6 @@ TEST(few_descriptors_are_allowed)
     cmn_window_close(w);
     close(back);
     close(file);
-    fail_on_all_ranks();
 }
 
 static void know_node(void)

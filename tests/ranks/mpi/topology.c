@@ -1,6 +1,6 @@
 #include "ranks/ranks.h"
 
-TEST(numbers)
+RANK_TEST(numbers)
 {
     int rank, size;
 
@@ -9,11 +9,10 @@ TEST(numbers)
     CHECK(top.rank == rank);
     CHECK(top.size == size);
     CHECK(top.host[0] != '\0');
-    fail_on_all_ranks();
 }
 
 /* Groups and numbers fit each other, however the ranks lie. */
-static void groups_of(const struct cmn_topology *t, const char *name)
+WORLD_TEST(groups)
 {
     int mine[4] = {t->inter_rank, t->intra_rank, t->intra_size, t->rank};
     int all[64][4], rank, size, ranks = 0, nodes = 0, least = t->size, before = 0, above = 0;
@@ -26,28 +25,22 @@ static void groups_of(const struct cmn_topology *t, const char *name)
         before += same && i < t->rank;
         above += all[i][1] == t->intra_rank;
         least = all[i][2] < least ? all[i][2] : least;
-        CHECK_SAYING(all[i][0] <= nodes, "%s: nodes are numbered by their lowest ranks", name);
+        CHECK_SAYING(all[i][0] <= nodes, "%s: nodes are numbered by their lowest ranks", shape);
     }
-    CHECK_SAYING(t->inter_size == nodes, "%s: %d nodes, not %d", name, t->inter_size, nodes);
-    CHECK_SAYING(t->intra_size == ranks && t->intra_rank == before, "%s", name);
-    CHECK_SAYING(t->least_intra == least, "%s: %d, not %d", name, t->least_intra, least);
+    CHECK_SAYING(t->inter_size == nodes, "%s: %d nodes, not %d", shape, t->inter_size, nodes);
+    CHECK_SAYING(t->intra_size == ranks && t->intra_rank == before, "%s", shape);
+    CHECK_SAYING(t->least_intra == least, "%s: %d, not %d", shape, t->least_intra, least);
     MPI_Comm_rank(t->intra, &rank);
     MPI_Comm_size(t->intra, &size);
-    CHECK_SAYING(rank == t->intra_rank && size == t->intra_size, "%s", name);
+    CHECK_SAYING(rank == t->intra_rank && size == t->intra_size, "%s", shape);
     MPI_Comm_rank(t->inter, &rank);
     MPI_Comm_size(t->inter, &size);
-    CHECK_SAYING(size == above, "%s: inter has %d ranks, not %d", name, size, above);
-    CHECK_SAYING(t->intra_rank >= least || (rank == t->inter_rank && size == nodes), "%s", name);
-    CHECK_SAYING(t->device == -1, "%s", name);
+    CHECK_SAYING(size == above, "%s: inter has %d ranks, not %d", shape, size, above);
+    CHECK_SAYING(t->intra_rank >= least || (rank == t->inter_rank && size == nodes), "%s", shape);
+    CHECK_SAYING(t->device == -1, "%s", shape);
 }
 
-TEST(groups)
-{
-    in_every_world(groups_of);
-    fail_on_all_ranks();
-}
-
-TEST(nodes_as_asked)
+RANK_TEST(nodes_as_asked)
 {
     for (size_t i = 0; i < COUNT(shapes); i++) {
         struct cmn_topology t;
@@ -59,19 +52,17 @@ TEST(nodes_as_asked)
         CHECK_SAYING(t.inter_rank == shapes[i].node[top.rank], "%s", shapes[i].name);
         cmn_topology_close(&t);
     }
-    fail_on_all_ranks();
 }
 
-TEST(world_is_private)
+RANK_TEST(world_is_private)
 {
     int comparison;
 
     MPI_Comm_compare(top.world, MPI_COMM_WORLD, &comparison);
     CHECK(comparison == MPI_CONGRUENT);
-    fail_on_all_ranks();
 }
 
-TEST(errors_have_reasons)
+RANK_TEST(errors_have_reasons)
 {
     char text[MPI_MAX_ERROR_STRING];
     const char *said;
@@ -84,30 +75,27 @@ TEST(errors_have_reasons)
     text[strcspn(text, "\n")] = '\0';
     CHECK(said && strstr(said, "MPI_Bcast: ") && strstr(said, text) && !strchr(said, '?') &&
           !check_lost);
-    fail_on_all_ranks();
 }
 
-TEST(first_bad)
+RANK_TEST(first_bad)
 {
     CHECK(cmn_mpi_first_bad(0, top.world) == -1);
     for (int rank = 0; rank < top.size; rank++) {
         CHECK(cmn_mpi_first_bad(top.rank == rank, top.world) == rank);
         CHECK(cmn_mpi_first_bad(top.rank >= rank, top.world) == rank);
     }
-    fail_on_all_ranks();
 }
 
-TEST(identity_is_known)
+RANK_TEST(identity_is_known)
 {
     char text[128], want[128];
 
     cmn_log_prefix(text, sizeof text);
     snprintf(want, sizeof want, "cmn[rank %d@%s] ", top.rank, top.host);
     CHECK_SAYING(!strcmp(text, want), "%s", text);
-    fail_on_all_ranks();
 }
 
-TEST(opens_again)
+RANK_TEST(opens_again)
 {
     for (int i = 0; i < 20; i++) {
         struct cmn_topology t;
@@ -115,7 +103,6 @@ TEST(opens_again)
         CHECK(t.rank == top.rank && t.size == top.size && t.inter_size == top.inter_size);
         cmn_topology_close(&t);
     }
-    fail_on_all_ranks();
 }
 
 RANK_TESTS(NULL, NULL)

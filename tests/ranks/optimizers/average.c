@@ -154,7 +154,7 @@ static float *average_one(const struct cmn_topology *t, const struct cmn_options
     return now;
 }
 
-static void averages_in(const struct cmn_topology *t, const char *shape)
+WORLD_TEST(averages)
 {
     static const char *const names[] = {"flat", "shm", "two_dimensional", "naive"};
 
@@ -184,12 +184,6 @@ static void averages_in(const struct cmn_topology *t, const char *shape)
             free(without);
         }
     }
-}
-
-TEST(averages)
-{
-    in_every_world(averages_in);
-    fail_on_all_ranks();
 }
 
 RANK_TESTS(NULL, NULL)

@@ -97,7 +97,7 @@ static void hold_against(const struct cmn_topology *t, const struct cmn_options 
     close_side(&s);
 }
 
-static void as_in_the_paper_in(const struct cmn_topology *t, const char *shape)
+WORLD_TEST(as_in_the_paper)
 {
     static const char *const names[] = {"flat", "shm"};
 
@@ -116,21 +116,14 @@ static void as_in_the_paper_in(const struct cmn_topology *t, const char *shape)
     }
 }
 
-TEST(as_in_the_paper)
-{
-    in_every_world(as_in_the_paper_in);
-    fail_on_all_ranks();
-}
-
 /* |w| = 5 and |g| = 13 of 2 images' sum 26, by hand. */
-TEST(by_hand)
+RANK_TEST(by_hand)
 {
     CHECK(fabs(cmn_lars_rate(5, 26, 0.1, 2, 0) - 0.1 * 5 / 13) < 1e-12);
     CHECK(fabs(cmn_lars_rate(5, 26, 0.1, 2, 0.4) - 0.1 * 5 / (13 + 0.4 * 5)) < 1e-12);
     CHECK(cmn_lars_rate(0, 26, 0.1, 2, 0.4) == 1);
     CHECK(cmn_lars_rate(5, 0, 0.1, 2, 0) == 1);
     CHECK(fabs(cmn_lars_rate(5, 0, 0.1, 2, 0.5) - 0.2) < 1e-12);
-    fail_on_all_ranks();
 }
 
 RANK_TESTS(NULL, NULL)

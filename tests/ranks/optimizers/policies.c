@@ -40,7 +40,7 @@ static void overlap_one(const struct cmn_topology *t, struct cmn_options *o, con
     free(want);
 }
 
-static void overlap_in(const struct cmn_topology *t, const char *shape)
+WORLD_TEST(overlap)
 {
     static const char *const names[] = {"shm", "two_dimensional", "hierarchical", "flat"};
 
@@ -58,12 +58,6 @@ static void overlap_in(const struct cmn_topology *t, const char *shape)
             }
         }
     }
-}
-
-TEST(overlap)
-{
-    in_every_world(overlap_in);
-    fail_on_all_ranks();
 }
 
 /* ---- double buffering and local steps do what they say ---- */
@@ -234,7 +228,7 @@ static void hold_against_simulation(const struct cmn_topology *t, const struct c
     close_side(&s);
 }
 
-static void simulated_in(const struct cmn_topology *t, const char *shape)
+WORLD_TEST(as_simulated)
 {
     static const char *const names[] = {"flat", "shm", "two_dimensional", "hierarchical", "naive"};
 
@@ -257,13 +251,7 @@ static void simulated_in(const struct cmn_topology *t, const char *shape)
     with_adam = 0;
 }
 
-TEST(as_simulated)
-{
-    in_every_world(simulated_in);
-    fail_on_all_ranks();
-}
-
-TEST(clips)
+RANK_TEST(clips)
 {
     static const struct {
         double limit, norm, keeps;
@@ -278,12 +266,11 @@ TEST(clips)
                          (keeps < 1) == (want[i].norm >= 10 && i != 0),
                      "%zu: %g", i, keeps);
     }
-    fail_on_all_ranks();
 }
 
 /* What a communicator does not refuse, it can do: also where messages take the place of shared
  * memory within a node. */
-static void by_messages_in(const struct cmn_topology *t, const char *shape)
+WORLD_TEST(by_messages)
 {
     for (int k = 0; cmn_communicator_at(k); k++) {
         for (int way = 0; way < 4 && !failure[0]; way++) {
@@ -303,12 +290,6 @@ static void by_messages_in(const struct cmn_topology *t, const char *shape)
             }
         }
     }
-}
-
-TEST(by_messages)
-{
-    in_every_world(by_messages_in);
-    fail_on_all_ranks();
 }
 
 /* ---- which bucket is chosen ---- */
@@ -336,7 +317,7 @@ static int chosen(struct cmn_bucket_tuner *t, const double *seconds)
     return t->chosen;
 }
 
-TEST(tunes)
+RANK_TEST(tunes)
 {
     const double off[] = {1, 1.2, 0.98, 0.9}, third[] = {1, 0.9, 0.8, 0.5},
                  little[] = {1, 0.95, 0.94, 1};
@@ -347,7 +328,6 @@ TEST(tunes)
     CHECK(chosen(&t, third) == 2 && cmn_bucket_tuner_bucket(&t) == t.bucket[2] &&
           strstr(t.why, "overlap on, buckets of"));
     CHECK(chosen(&t, little) == 1);
-    fail_on_all_ranks();
 }
 
 RANK_TESTS(NULL, NULL)

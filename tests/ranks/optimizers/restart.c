@@ -57,7 +57,7 @@ static void look(struct side *from, struct side *to, const char *what)
     }
 }
 
-static void restart_in(const struct cmn_topology *t, const char *shape)
+WORLD_TEST(restarts)
 {
     (void)shape;
     for (int k = 0; cmn_compressor_at(k); k++) {
@@ -80,12 +80,6 @@ static void restart_in(const struct cmn_topology *t, const char *shape)
         o.lars = way ? 0.01 : 0;
         restart(t, &o, "clipping or LARS", look);
     }
-}
-
-TEST(restarts)
-{
-    in_every_world(restart_in);
-    fail_on_all_ranks();
 }
 
 RANK_TESTS(NULL, NULL)

@@ -137,19 +137,19 @@ static int connects(int shared, const char *group)
     return !shared || top.inter_size == 1 || !strcmp(group, "intra");
 }
 
-static void groups_of(const struct cmn_topology *topology, const char *name)
+WORLD_TEST(groups)
 {
     struct cmn_group group[] = {
-        {topology->world, "world", topology, &options},
-        {topology->intra, "intra", topology, &options},
-        {topology->inter, "inter", topology, &options},
+        {t->world, "world", t, &options},
+        {t->intra, "intra", t, &options},
+        {t->inter, "inter", t, &options},
     };
 
     for (int shared = 0; shared < 2; shared++) {
-        for (size_t i = topology == &top ? 0 : 1; i < COUNT(group); i++) {
+        for (size_t i = t == &top ? 0 : 1; i < COUNT(group); i++) {
             struct cmn_group one = group[i];
             char text[64];
-            snprintf(text, sizeof text, "%s of %s", group[i].name, name);
+            snprintf(text, sizeof text, "%s of %s", group[i].name, shape);
             one.name = text;
             if (connects(shared, group[i].name)) {
                 exercise(shared, &one);
@@ -158,14 +158,8 @@ static void groups_of(const struct cmn_topology *topology, const char *name)
     }
 }
 
-TEST(groups)
-{
-    in_every_world(groups_of);
-    fail_on_all_ranks();
-}
-
 /* MPI's allreduce with at most so many floats in a call. */
-TEST(chunks)
+RANK_TEST(chunks)
 {
     const size_t chunk[] = {1, 3, 64, 999, 1000, 1001, CMN_MPI_CHUNK};
     struct cmn_group group = {top.world, "world", &top, &options};
@@ -180,7 +174,6 @@ TEST(chunks)
         }
         end(&b);
     }
-    fail_on_all_ranks();
 }
 
 static void ordered(float *data, size_t n, int rank)
@@ -192,7 +185,7 @@ static void ordered(float *data, size_t n, int rank)
 
 /* Lengths from one float to more segments than are in flight: every owner adds in the order of the
  * ranks. */
-TEST(pairwise)
+RANK_TEST(pairwise)
 {
     const size_t n[] = {1, 97, 1000, 15 * 1024 - 1, 70000, 2000003};
     const size_t most = n[COUNT(n) - 1];
@@ -217,7 +210,6 @@ TEST(pairwise)
     free(data);
     free(theirs);
     free(want);
-    fail_on_all_ranks();
 }
 
 /* ---- each algorithm of sums ---- */
@@ -358,7 +350,7 @@ static void stalls(const char *name)
     cmn_sums_close(s);
 }
 
-TEST(algorithms)
+RANK_TEST(algorithms)
 {
     static const char *const names[] = {"auto", "pairwise", "halving", "ring"};
 
@@ -373,11 +365,10 @@ TEST(algorithms)
         }
     }
     options.exchange = CMN_EXCHANGE_AUTO;
-    fail_on_all_ranks();
 }
 
 /* Data elsewhere than in the memory that shm gave is a mistake of the caller. */
-TEST(memory_of_the_caller)
+RANK_TEST(memory_of_the_caller)
 {
     struct cmn_group group = {top.intra, "intra", &top, &options};
     const char *said;
@@ -388,11 +379,10 @@ TEST(memory_of_the_caller)
     said = fatal_of(cmn_shm_counterparts(self, data, 16));
     CHECK_SAYING(said && strstr(said, "shared memory") && !check_lost, "%s", said);
     cmn_shm_close(self);
-    fail_on_all_ranks();
 }
 
 /* The same call twice gives the same bits, on all ranks. */
-TEST(same_bits)
+RANK_TEST(same_bits)
 {
     const size_t n = 50000;
     float *first = malloc(n * sizeof *first);
@@ -415,10 +405,9 @@ TEST(same_bits)
         end(&b);
     }
     free(first);
-    fail_on_all_ranks();
 }
 
-TEST(two_at_once)
+RANK_TEST(two_at_once)
 {
     struct cmn_sums *first = cmn_sums_open(top.world, &options, 1),
                     *second = cmn_sums_open(top.intra, &options, 1);
@@ -440,10 +429,9 @@ TEST(two_at_once)
     }
     cmn_sums_close(first);
     cmn_sums_close(second);
-    fail_on_all_ranks();
 }
 
-TEST(slices)
+RANK_TEST(slices)
 {
     const size_t n[] = {0, 1, 15, 16, 17, 100, 1000, ((size_t)1 << 40) + 5};
 
@@ -461,7 +449,6 @@ TEST(slices)
             CHECK(end == n[j] && most - least <= 31);
         }
     }
-    fail_on_all_ranks();
 }
 
 RANK_TESTS(NULL, NULL)

@@ -52,13 +52,12 @@ static int other(void)
     return !top.rank;
 }
 
-TEST(on_one_node_there_is_no_socket)
+RANK_TEST(on_one_node_there_is_no_socket)
 {
     CHECK((h->fd < 0) == (top.size == 1));
-    fail_on_all_ranks();
 }
 
-TEST(statuses_reach_rank_0_and_beats_come_back)
+RANK_TEST(statuses_reach_rank_0_and_beats_come_back)
 {
     struct cmn_rank_status mine = {.rank = top.rank, .stalled = 7777};
 
@@ -100,11 +99,10 @@ TEST(statuses_reach_rank_0_and_beats_come_back)
     cmn_heartbeat_tell(h, CMN_BEAT_BYE);
     look(0);
     CHECK(seen(other()).ended && !cmn_heartbeat_elsewhere(h, LIMIT_MS));
-    fail_on_all_ranks();
 }
 
 /* Four of five datagrams, each way. */
-TEST(lost_datagrams_are_no_silence)
+RANK_TEST(lost_datagrams_are_no_silence)
 {
     if (top.size == 1) {
         return;
@@ -114,7 +112,6 @@ TEST(lost_datagrams_are_no_silence)
         CHECK(i < 3 || seen(other()).silent < LIMIT_MS);
         CHECK(i < 13 || top.rank == 0 || cmn_heartbeat_elsewhere(h, LIMIT_MS));
     }
-    fail_on_all_ranks();
 }
 
 /* ---- strangers ---- */
@@ -134,7 +131,7 @@ static int stranger(struct sockaddr_storage *at)
 }
 
 /* On rank 1: rank 0's first address leads to a stranger, who sends back what comes. */
-TEST(an_address_that_leads_elsewhere_is_left)
+RANK_TEST(an_address_that_leads_elsewhere_is_left)
 {
     int fd = -1, came = 0;
 
@@ -163,7 +160,6 @@ TEST(an_address_that_leads_elsewhere_is_left)
     if (fd >= 0) {
         close(fd);
     }
-    fail_on_all_ranks();
 }
 
 enum { RECORDED = 20, STRANGERS = 1000, ROUNDS = 20 };
@@ -221,7 +217,7 @@ static void send_strange(int fd, const struct datagram *recorded, const size_t *
 }
 
 /* A second of them; the node is heard all the time, and answered. */
-TEST(strangers_are_ignored)
+RANK_TEST(strangers_are_ignored)
 {
     static struct datagram recorded[RECORDED];
     struct sockaddr_storage at;
@@ -250,7 +246,6 @@ TEST(strangers_are_ignored)
     }
     CHECK(recv(fd, &recorded[0], 1, 0) < 0); /* they get no word */
     close(fd);
-    fail_on_all_ranks();
 }
 
 RANK_TESTS(begin, end)
