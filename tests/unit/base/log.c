@@ -1,6 +1,7 @@
 #include "check.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include "base/log.h"
 
@@ -113,6 +114,33 @@ TEST(what_is_printed_does_not_control_a_terminal)
         assert_string_equal(cmn_printable(text), texts[i].printed);
     }
     assert_string_equal(fatal_of(cmn_fatal("no \x1b]0;x\xc2\x9b file")), "no ?]0;x?? file");
+}
+
+/* What warns is an event for cmn-run, too, and what only tells is none; other ranks than 0 say nothing. */
+TEST(warnings_are_events)
+{
+    static const char wanted[] =
+        "cmn: told\ncmn: warned\ncmn-event:7 {\"kind\":\"warning\",\"rank\":0,\"host\":\"host2\",";
+    int saved = dup(STDERR_FILENO);
+    FILE *file = tmpfile();
+    char text[1024] = "";
+
+    setenv("OMPI_CMN_EVENT_TOKEN", "7", 1);
+    dup2(fileno(file), STDERR_FILENO);
+    for (int rank = 1; rank >= 0; rank--) {
+        cmn_log_identity(rank, "host2");
+        cmn_tell("told");
+        cmn_warn("warned");
+    }
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    unsetenv("OMPI_CMN_EVENT_TOKEN");
+    rewind(file);
+    fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    assert_memory_equal(text, wanted, sizeof wanted - 1);
+    check_contains(text, ",\"text\":\"warned\"}\n");
+    assert_null(strstr(strstr(text, "cmn-event:") + 1, "cmn-event:"));
 }
 
 TESTS(NULL, NULL)

@@ -8,7 +8,39 @@
 #include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+
+/* Why a folder cannot be synced, or listed; 0: it can. */
+static int sync_fails, list_fails;
+
+int fsync(int fd)
+{
+    struct stat st;
+
+    if (sync_fails && !fstat(fd, &st) && S_ISDIR(st.st_mode)) {
+        errno = sync_fails;
+        return -1;
+    }
+    return (int)syscall(SYS_fsync, fd);
+}
+
+DIR *fdopendir(int fd)
+{
+    char name[32];
+    DIR *d;
+
+    if (list_fails) {
+        errno = list_fails;
+        return NULL;
+    }
+    snprintf(name, sizeof name, "/dev/fd/%d", fd);
+    d = opendir(name);
+    if (d) {
+        close(fd);
+    }
+    return d;
+}
 
 static struct cmn_writer *writer(int keep)
 {
@@ -289,6 +321,46 @@ TEST(a_folder_that_goes_and_comes)
     assert_null(second);
     cmn_writer_close(w);
     assert_int_equal(files_in(folder), 1);
+}
+
+/* The file is there, and yet nobody may count on it; the older one stays. Some file systems need no such
+ * call. */
+TEST(a_folder_that_cannot_be_synced)
+{
+    struct cmn_writer *w = writer(1);
+    char text[1024] = "";
+
+    checkpoints_write(w, 1, 100, 1);
+    sync_fails = EIO;
+    assert_int_equal(cmn_writer_start(w, checkpoints_snapshot(2, 100), 2), 0);
+    cmn_writer_wait(w);
+    assert_int_equal(cmn_writer_result(w, text, sizeof text, NULL), 2);
+    check_contains(text, "x-2.checkpoint: Input/output error");
+    assert_true(is_there("x-1.checkpoint"));
+    sync_fails = EINVAL;
+    checkpoints_write(w, 3, 100, 3);
+    sync_fails = 0;
+    assert_false(is_there("x-1.checkpoint"));
+    cmn_writer_close(w);
+}
+
+/* No checkpoint is taken for the latest, and none is removed. */
+TEST(a_folder_that_cannot_be_listed)
+{
+    struct cmn_writer *w = writer(1);
+    int given;
+
+    checkpoints_write(w, 1, 100, 1);
+    list_fails = EMFILE;
+    assert_int_equal(cmn_checkpoint_latest(folder, "x"), -1);
+    assert_null(cmn_checkpoint_newest(folder, "x", NULL, &given));
+    assert_true(given);
+    check_contains(cmn_reason(), folder);
+    check_contains(cmn_reason(), "Too many open files");
+    checkpoints_write(w, 2, 100, 2);
+    list_fails = 0;
+    assert_true(is_there("x-1.checkpoint") && is_there("x-2.checkpoint"));
+    cmn_writer_close(w);
 }
 
 TEST(bad_folders_and_names)

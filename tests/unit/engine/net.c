@@ -2,6 +2,7 @@
 #include "check.h"
 
 #include "engine/darknet_net.h"
+#include "engine/inference.h"
 #include "engine/net.h"
 #include "nets.h"
 
@@ -104,6 +105,30 @@ TEST(names)
 
     cmn_net_name("some/folder/my.v2.cfg", name, sizeof name);
     assert_string_equal(name, "my");
+}
+
+/* With a tree of classes only leaves count, by the product of their path's probabilities. */
+TEST(best_of_a_tree_of_classes)
+{
+    static const float out[] = {.9F, .1F, .6F, .4F};
+    char *tree = nets_file("animal -1\nthing -1\ncat 0\ndog 0\n"), cfg[512];
+    int best[4];
+    network *n;
+
+    snprintf(cfg, sizeof cfg,
+             "[net]\nbatch=2\nheight=2\nwidth=2\nchannels=1\n[connected]\noutput=4\n"
+             "[softmax]\ntree=%s\n",
+             tree);
+    n = nets_parse(cfg);
+    for (int i = 0; i < 2; i++) {
+        memcpy(n->output + 4 * i, out, sizeof out);
+    }
+    cmn_net_best_classes(cmn_net_of(n), 1, 4, 3, best);
+    assert_memory_equal(best, ((const int[]){2, 3, 1}), 3 * sizeof(int));
+    assert_memory_equal(n->output, out, sizeof out); /* of the other image */
+    nets_free(n);
+    unlink(tree);
+    free(tree);
 }
 
 TESTS(setup, teardown)

@@ -12,17 +12,18 @@ TEST(existing_folder)
 
 TEST(missing_folder_is_made)
 {
-    char name[4096];
-    snprintf(name, sizeof name, "%s/a b/c", folder);
-    assert_int_equal(cmn_files_make_writable(name), 1);
-    assert_int_equal(files_in(name), 0);
-    rmdir(name);
-    snprintf(name, sizeof name, "%s/a b", folder);
-    rmdir(name);
-    /* As people write it in .data files. */
-    snprintf(name, sizeof name, "%s/d/", folder);
-    assert_int_equal(cmn_files_make_writable(name), 1);
-    rmdir(name);
+    /* The last one as people write it in .data files. */
+    static const char *const names[] = {"a b/c", "a b", "d/"};
+    mode_t before = umask(027);
+
+    for (size_t i = 0; i < COUNT(names); i++) {
+        struct stat st;
+        assert_int_equal(cmn_files_make_writable(in_folder(names[i])), i != 1);
+        assert_int_equal(files_in(in_folder(names[i])), i == 1);
+        assert_int_equal(stat(in_folder(names[i]), &st), 0);
+        assert_int_equal(st.st_mode & 0777, 0750);
+    }
+    umask(before);
 }
 
 TEST(below_a_file)

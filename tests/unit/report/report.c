@@ -400,4 +400,38 @@ TEST(json_leaves_no_temporary_file)
     free(name);
 }
 
+/* cmn_report=quiet: what Darknet prints is lost, and after the report is seen again. */
+TEST(the_standard_output_comes_back)
+{
+    char *name = nets_file(""), *json = nets_file("");
+    int saved = dup(STDOUT_FILENO);
+    struct cmn_report_plan plan = {.mode = CMN_REPORT_QUIET,
+                                   .json = json,
+                                   .chart = "",
+                                   .tensorboard = "",
+                                   .graph = "",
+                                   .timeline = ""};
+    struct cmn_report *r;
+    char text[64] = "";
+    FILE *file;
+
+    fflush(stdout);
+    assert_non_null(freopen(name, "w", stdout));
+    r = cmn_report_open(&plan);
+    printf("lost\n");
+    cmn_report_close(r);
+    printf("seen\n");
+    fflush(stdout);
+    dup2(saved, STDOUT_FILENO);
+    close(saved);
+    file = fopen(name, "r");
+    fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    assert_string_equal(text, "seen\n");
+    unlink(name);
+    unlink(json);
+    free(name);
+    free(json);
+}
+
 TESTS(NULL, NULL)
