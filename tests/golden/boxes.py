@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes boxes.h: boxes, and their average precision by COCO's own tool, for tests/unit/evaluators/average_precision_coco.c.
+"""Writes boxes.h: boxes, and their average precision by COCO's own tool, for tests/unit/evaluators/average_precision.c.
 
     pip install pycocotools; tests/golden/boxes.py
 
