@@ -141,7 +141,7 @@ static const struct option table[] = {
 
     {reports, "cmn_report", WORD, "table", "table, lines, quiet", 0, 0, AT(report),
      "table: rows and, on a terminal, a progress bar in place of Darknet's line per iteration; "
-     "lines: rows and Darknet's lines; quiet: neither",
+     "lines: rows, times of the ranks below each, and Darknet's lines; quiet: neither",
      1, NULL},
     {reports, "cmn_report_every", NUMBER, "auto", "0 to 1000000000 iterations, or auto", 0,
      1000000000, AT(report_every), "iterations between rows of the table; auto: one row an epoch",

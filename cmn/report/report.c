@@ -142,7 +142,7 @@ void cmn_report_row(struct cmn_report *r, const struct cmn_row *full)
             cmn_table_heading(r->out, r->plan.answer);
         }
         cmn_table_row(r->out, r->plan.answer, row);
-        if (row->ranks > 0) {
+        if (row->ranks > 0 && (straggler.uneven || r->plan.mode == CMN_REPORT_LINES)) {
             cmn_ranks_line(r->out, row->rank, row->ranks, row->steps, &straggler);
         }
         fflush(r->out);

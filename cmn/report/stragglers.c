@@ -9,8 +9,9 @@
 /* In a shorter row one disturbed step would make a rank look late. */
 enum { STEPS_AT_LEAST = 5 };
 
-/* At most this many ranks are listed one by one. */
-enum { FEW = 8 };
+/* Up to FEW ranks are listed one by one; of more, THREE are: the fastest, the median and the slowest
+ * one. */
+enum { FEW = 8, THREE = 3 };
 
 typedef double (*time_of)(const struct cmn_rank_times *r);
 
@@ -85,6 +86,9 @@ void cmn_straggler_find(const struct cmn_rank_times *rank, int ranks, long steps
     }
     room = cmn_calloc((size_t)ranks, sizeof *room);
     usual = median(rank, ranks, own_of, HUGE_VAL, room);
+    for (int i = 0; i < ranks; i++) {
+        s->uneven |= own_of(&rank[i]) > usual * 1.1;
+    }
     limit = fmax(usual * 1.2, usual + ms);
     waits = median(rank, ranks, wait_of, limit, room);
     for (int i = 0; i < ranks; i++) {
@@ -104,38 +108,66 @@ void cmn_straggler_find(const struct cmn_rank_times *rank, int ranks, long steps
 
 /* ---- the line ---- */
 
-static void put_times(FILE *out, const char *name, const struct cmn_rank_times *rank, int ranks,
+static int by_own_time(const void *one, const void *other)
+{
+    const struct cmn_rank_times *a = *(const struct cmn_rank_times *const *)one;
+    const struct cmn_rank_times *b = *(const struct cmn_rank_times *const *)other;
+
+    return (own_of(a) > own_of(b)) - (own_of(a) < own_of(b));
+}
+
+/* Fills `shown` with the ranks that the line lists, and returns their number. */
+static int choose(const struct cmn_rank_times *rank, int ranks, const struct cmn_rank_times **shown)
+{
+    for (int i = 0; i < ranks; i++) {
+        shown[i] = &rank[i];
+    }
+    if (ranks <= FEW) {
+        return ranks;
+    }
+    qsort(shown, (size_t)ranks, sizeof(struct cmn_rank_times *), by_own_time);
+    shown[1] = shown[(ranks - 1) / 2];
+    shown[2] = shown[ranks - 1];
+    return THREE;
+}
+
+static void put_names(FILE *out, const struct cmn_rank_times *rank, int ranks,
+                      const struct cmn_rank_times *const *shown)
+{
+    static const char *const name[THREE] = {"fastest", "median", "slowest"};
+
+    fprintf(out, " of %d ranks", ranks);
+    for (int i = 0; i < THREE; i++) {
+        fprintf(out, ", %s %ld@%s", name[i], (long)(shown[i] - rank), shown[i]->host);
+    }
+}
+
+static void put_times(FILE *out, const char *name, const struct cmn_rank_times *const *shown, int n,
                       time_of of, double step)
 {
-    double least = HUGE_VAL, most = 0;
-
     fputs(name, out);
-    for (int i = 0; i < ranks; i++) {
-        double ms = of(&rank[i]) * step;
-        least = fmin(least, ms);
-        most = fmax(most, ms);
-        if (ranks <= FEW) {
-            fprintf(out, " %.1f", ms);
-        }
-    }
-    if (ranks > FEW) {
-        fprintf(out, " %.1f to %.1f", least, most);
+    for (int i = 0; i < n; i++) {
+        fprintf(out, " %.1f", of(shown[i]) * step);
     }
 }
 
 void cmn_ranks_line(FILE *out, const struct cmn_rank_times *rank, int ranks, long steps,
                     const struct cmn_straggler *s)
 {
+    const struct cmn_rank_times **shown = cmn_calloc((size_t)ranks, sizeof *shown);
     double step = 1e3 / (double)(steps > 0 ? steps : 1);
+    int n = choose(rank, ranks, shown);
 
+    fputs("  ms a step", out);
     if (ranks > FEW) {
-        fprintf(out, "  ms a step of %d ranks: ", ranks);
-    } else {
-        fprintf(out, "  ms a step%s: ", ranks > 1 ? " by rank" : "");
+        put_names(out, rank, ranks, shown);
+    } else if (ranks > 1) {
+        fputs(" by rank", out);
     }
-    put_times(out, "compute", rank, ranks, compute_of, step);
-    put_times(out, ", load", rank, ranks, load_of, step);
-    put_times(out, ", wait", rank, ranks, wait_of, step);
+    put_times(out, ": compute", shown, n, compute_of, step);
+    put_times(out, ", load", shown, n, load_of, step);
+    put_times(out, ", wait", shown, n, wait_of, step);
+    free(shown);
     if (s->rank >= 0) {
         fprintf(out, "; straggler: rank %d@%s (%s %.1f, others %.1f)", s->rank, rank[s->rank].host,
                 s->by, s->its, s->usual);

@@ -287,12 +287,15 @@ END
 }
 
 @test "each row has every rank's times, and they add up" {
-    train 3 mlp.cfg
+    train 3 mlp.cfg -cmn_report lines
     jq -e 'all(.[]; [.ranks[].rank] == [0, 1, 2] and all(.ranks[]; .host != "" and .compute > 0 and .load >= 0 and .wait >= 0))' out/mlp.json
     # Shares are rank 0's.
     jq -e 'all(.[]; (.ranks[0].compute / .ranks[0].wait) as $r | (."share/compute" / ."share/exchange") as $s
         | $r / $s > 0.999 and $r / $s < 1.001)' out/mlp.json
     [[ $(grep -c '^  ms a step by rank: compute [0-9.]* [0-9.]* [0-9.]*, load' out.txt) -eq 3 ]]
-    train 1 mlp.cfg
+    train 1 mlp.cfg -cmn_report lines
     [[ $(grep -c '^  ms a step: compute [0-9.]*, load [0-9.]*, wait [0-9.]*$' out.txt) -eq 1 ]]
+    train 1 mlp.cfg
+    grep -q '^1\.00 ' out.txt
+    run -1 grep 'ms a step' out.txt
 }

@@ -152,15 +152,32 @@ TEST(lines)
     assert_string_equal(
         line(3), "  ms a step by rank: compute 10.0 11.2 18.4, load 0.5 0.3 0.5, wait 9.0 8.2 0.2; "
                  "straggler: rank 2@node1 (compute 18.4, others 10.0)");
-    for (int i = 3; i < 9; i++) {
-        set(i, 10, 0.1 * i, 20);
+    for (int i = 0; i < MOST; i++) {
+        set(i, 10 + 0.01 * ((i + 7) % MOST), 0.5, 20);
     }
     set(5, 10, 20, 0.1);
     set(2, 10, 15, 5.5);
-    assert_string_equal(
-        line(9),
-        "  ms a step of 9 ranks: compute 10.0 to 11.2, load 0.3 to 20.0, wait 0.1 to 20.0; "
-        "straggler: rank 5@node2 (load 20.0, others 0.5) and 1 more");
+    assert_string_equal(line(64),
+                        "  ms a step of 64 ranks, fastest 57@node28, median 26@node13, slowest "
+                        "5@node2: compute 10.0 10.3 10.0, load 0.5 0.5 20.0, wait 20.0 20.0 0.1; "
+                        "straggler: rank 5@node2 (load 20.0, others 0.5) and 1 more");
+}
+
+TEST(uneven)
+{
+    struct cmn_straggler s;
+
+    for (int i = 0; i < 4; i++) {
+        set(i, 0.5, 0.5, 9);
+    }
+    set(2, 0.5, 0.59, 9);
+    assert_false(straggler(4).uneven);
+    set(2, 0.5, 0.61, 9);
+    assert_true(straggler(4).uneven);
+    assert_int_equal(straggler(4).rank, -1);
+    assert_false(straggler(1).uneven);
+    cmn_straggler_find(ranks, 4, 4, &s);
+    assert_false(s.uneven);
 }
 
 static cJSON *logged(int n)
