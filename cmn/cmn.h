@@ -98,8 +98,8 @@ struct list;
  * there. */
 void cmn_init(int *argc, char **argv);
 
-/* Local, without -cmn, too. main() calls it behind its help: prints what -cmn adds to that command;
- * both words, or the second one, may be "". */
+/* Local, without -cmn, too. Prints what -cmn adds to that command; both words, or the second one, may
+ * be "". main() calls it behind its help of a command, and before its list of all commands. */
 void cmn_print_help(const char *driver, const char *verb);
 
 /* Local, thread-safe. Darknet's own ways to end the process call it first: as cmn_fatal with -cmn;

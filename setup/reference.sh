@@ -116,7 +116,7 @@ completion() {
 # Words of a command, options of a command, values of a key.
 END
     "$bin/darknet" help | program=$bin/darknet awk '
-        /^$/ { exit }
+        !found { found = /^Commands:$/; next }
         index($0, ENVIRON["program"] " ") == 1 { $0 = substr($0, length(ENVIRON["program"]) + 2) }
         sub(/, options:/, "") {
             for (i = 2; i <= NF; i++) if ($i ~ /^-/) options[$1] = options[$1] " " $i

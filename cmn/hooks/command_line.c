@@ -31,13 +31,15 @@ static void print_keys(void)
     putchar('\n');
 }
 
+#define DOCTOR "  darknet cmn doctor DATA CFG    looks at images, labels and cfg beforehand\n"
+
 static void print_training(const struct cmn_command *c)
 {
     printf("\nWith -cmn many processes train one network:\n"
            "  cmn-run -n 4 -- darknet %s ... -cmn\n",
            cmn_command_name(c));
     if (c->answer != CMN_NO_ANSWER) {
-        printf("  darknet cmn doctor DATA CFG    looks at images, labels and cfg beforehand\n");
+        printf(DOCTOR);
     }
     printf(
         "Keys, behind it as -KEY VALUE or in the cfg's [net] as KEY=VALUE (-h -cmn says what each "
@@ -54,10 +56,14 @@ void cmn_print_help(const char *driver, const char *verb)
     if (cmn_job.command) {
         return; /* -cmn was given, so help() has printed the keys */
     }
-    if (!verb[0]) {
+    if (!driver[0]) {
+        printf("Training on many processes, with -cmn:\n"
+               "  cmn-run -n 4 -- darknet detector train DATA CFG -cmn\n" DOCTOR
+               "  darknet cmn list               names the commands that take -cmn, and its keys\n"
+               "Documents: docs/README.md, man darknet\n\nCommands:\n");
+    } else if (!verb[0]) {
         printf("\nWith -cmn many processes do what one of these commands says: `darknet cmn list` "
-               "names "
-               "those, and the keys.\nDocuments: docs/README.md, man darknet\n");
+               "names those, and the keys.\nDocuments: docs/README.md, man darknet\n");
     } else if (c->does == CMN_TRAINS) {
         print_training(c);
     } else if (c->does == CMN_EVALUATES) {

@@ -252,7 +252,8 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
     [[ ${lines[0]} =~ ^darknet-cmn\ [0-9]+\.[0-9]+\.[0-9]+$ && ${lines[1]} == *MPI* && ${lines[2]} == OpenBLAS* ]]
     for words in help --help -h; do
         run -0 "$DARKNET" $words
-        [[ ${#lines[@]} -ge 24 ]]
+        [[ ${#lines[@]} -ge 24 && ${lines[1]} == '  cmn-run -n 4 -- darknet detector train DATA CFG -cmn' ]]
+        [[ ${lines[5]} == 'Commands:' && ${lines[7]} == *' classifier train DATA CFG [WEIGHTS]' ]]
         grep -q ' detector train DATA CFG \[WEIGHTS\]$' <<<"$output"
     done
     for words in 'help detector train' 'detector train -h' 'detector train --help'; do
