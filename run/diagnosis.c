@@ -377,9 +377,10 @@ struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int 
     } else if (o->hung && !o->error) {
         return failed(o, d);
     } else if (have_left(o) || is_stop_request(o->signal ? o->signal : signal_number)) {
-        d.outcome = have_left(o) ? CMN_MOVES : CMN_STOPPED;
         snprintf(d.what, sizeof d.what, "the job was asked to stop by a signal (status %d)",
                  d.status);
+        d = o->signal ? failed(o, d) : d;
+        d.outcome = have_left(o) ? CMN_MOVES : CMN_STOPPED;
     } else if (o->start_timeout && !o->signal && !o->daemon_lost) {
         d.outcome = CMN_CRASHED;
         snprintf(d.what, sizeof d.what, "MPI did not come up on all ranks; %s", o->fatal);

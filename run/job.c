@@ -11,7 +11,10 @@
 #include "messages.h"
 #include "process.h"
 
-enum { LINE = 1024 };
+enum { LINE = 1024, BOXES = 4096, LINE_OF_BOX = 40 };
+
+/* Where a line of the job stands, compared with mpiexec's boxes: text between lines of dashes. */
+enum box { OUTSIDE, BEGUN, INSIDE }; /* BEGUN: after a first line of dashes, whoever wrote it */
 
 /* Seconds. */
 static const double ONE_REQUEST =
@@ -32,11 +35,13 @@ struct job {
     struct cmn_event_filter filter;
     char line[LINE]; /* of what is no event: for mpiexec's sentences */
     size_t n, shown; /* bytes of it; of them those that people have seen */
-    int boxed;       /* the line is inside a box of mpiexec */
-    int stops;       /* signals passed on */
-    double stopped;  /* when */
-    double asked;    /* when SIGUSR1 was sent last */
-    double fault;    /* when something went wrong first; 0: nothing has */
+    enum box box;
+    char boxes[BOXES];     /* held back: boxes that say how ranks ended */
+    size_t held, complete; /* bytes of it; of them those of boxes that have ended */
+    int stops;             /* signals passed on */
+    double stopped;        /* when */
+    double asked;          /* when SIGUSR1 was sent last */
+    double fault;          /* when something went wrong first; 0: nothing has */
 };
 
 /* ---- what the job writes ---- */
@@ -58,25 +63,63 @@ static void note_fault(struct job *j, const char *text)
     j->fault = cmn_clock();
 }
 
-/* A stop or a move, which cmn-run has explained: people see what comes then line by line, without
- * mpiexec's boxes about how the ranks ended: text between lines of dashes. */
-static int is_explained(const struct job *j)
+/* Returns whether a box with this first line says how ranks ended. */
+static int tells_an_end(const char *line)
 {
-    return j->stops || j->observed->moves;
+    static const char *const sentence[] = {
+        "Primary job ",
+        " noticed that process rank ",
+        " detected that one or more processes exited with ",
+        "MPI_ABORT was invoked on rank ",
+        " has lost communication with a remote daemon",
+    };
+    int found = 0;
+
+    for (size_t i = 0; i < sizeof sentence / sizeof sentence[0]; i++) {
+        found |= strstr(line, sentence[i]) != NULL;
+    }
+    return found;
 }
 
-/* `end` follows the line; 0: nothing. A box may have begun before the stop. */
+/* Shows what is held back, except for its first bytes. */
+static void release(struct job *j, size_t first)
+{
+    cmn_run_stderr_write(j->boxes + first, j->held - first);
+    j->held = j->complete = first;
+    j->box = OUTSIDE;
+}
+
+/* Holds the line back, as a part of a box. */
+static void hold(struct job *j, char end)
+{
+    memcpy(j->boxes + j->held, j->line, j->n);
+    j->held += j->n;
+    if (end) {
+        j->boxes[j->held++] = end;
+    }
+}
+
+/* Shows the line, or holds it back: cmn-run itself says how the ranks ended in most cases, and
+ * mpiexec's boxes about that are shown only where it does not. `end` follows the line; 0: nothing. */
 static void end_line(struct job *j, char end)
 {
-    enum { LINE_OF_BOX = 40 };
     int edge;
 
     j->line[j->n] = '\0';
     edge = j->n >= LINE_OF_BOX && strspn(j->line, "-") == j->n;
-    j->boxed ^= edge;
-    if (is_explained(j) && !edge && !j->boxed) {
+    if (j->box == BEGUN && !tells_an_end(j->line)) {
+        release(j, j->complete);
+    }
+    if (j->held + j->n + 1 > BOXES) {
+        release(j, 0);
+    }
+    if (j->box == OUTSIDE && !edge) {
         cmn_run_stderr_write(j->line + j->shown, j->n - j->shown);
         cmn_run_stderr_write(&end, end != '\0');
+    } else {
+        hold(j, end);
+        j->complete = j->box == INSIDE && edge ? j->held : j->complete;
+        j->box = j->box == OUTSIDE ? BEGUN : edge ? OUTSIDE : INSIDE;
     }
     cmn_observe_mpiexec(j->observed, j->line);
     note_fault(j, j->line);
@@ -94,6 +137,7 @@ static void take_event(struct job *j, const struct cmn_event *e)
         cmn_observe_life(j->observed);
         cmn_journal("alive", "the ranks continue: a rank may have printed that line");
         j->fault = 0;
+        release(j, 0);
     }
     note_fault(j, j->observed->fatal);
     if (!strcmp(e->kind, "resume")) {
@@ -103,12 +147,10 @@ static void take_event(struct job *j, const struct cmn_event *e)
     }
 }
 
-/* Open MPI 5 ends its boxes with a zero byte, which would hide the sentence behind it. */
+/* Open MPI 5 ends its boxes with a zero byte, which would hide the sentence behind it. A line that
+ * is not complete is shown, too, unless it may become a line of dashes. */
 static void take_text(struct job *j, const char *text, size_t n)
 {
-    if (!is_explained(j)) {
-        cmn_run_stderr_write(text, n);
-    }
     for (size_t i = 0; i < n; i++) {
         if (!text[i]) {
             continue;
@@ -119,7 +161,9 @@ static void take_text(struct job *j, const char *text, size_t n)
             j->line[j->n++] = text[i];
         }
     }
-    if (!is_explained(j)) {
+    j->line[j->n] = '\0';
+    if (j->box == OUTSIDE && strspn(j->line, "-") < j->n) {
+        cmn_run_stderr_write(j->line + j->shown, j->n - j->shown);
         j->shown = j->n;
     }
 }
@@ -279,6 +323,9 @@ static void watch(struct job *j, int fd, int *status)
     n = cmn_event_filter_end(&j->filter, text);
     take_text(j, text, n);
     end_line(j, '\0');
+    if (!j->stops && !j->observed->stop_heard && !cmn_observed_fault(j->observed)) {
+        release(j, 0);
+    }
 }
 
 int cmn_job_run(char *const *argv, struct cmn_observed *observed, int *status)

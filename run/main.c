@@ -287,6 +287,9 @@ static int decide(struct run *r, const struct cmn_observed *o, const struct cmn_
         return -1;
     }
     if (d->outcome == CMN_STOPPED) {
+        if (!cmn_stop_signal()) {
+            cmn_run_fail("%s", d->what);
+        }
         /* A rank that mpiexec had to kill, or that died of our signal, says nothing; one that could
          * not save does. */
         return cmn_stop_signal() && (d->status >= 128 || o->signal == SIGUSR1 || !o->fatal[0])

@@ -87,6 +87,7 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     # A rank that somebody has ended by hand.
     stand_in 'echo "mpirun noticed that process rank 0 with PID 7 on node b exited on signal 15 (Terminated)." >&2; exit 143'
     restarts 143 1 -n 2 "${train[@]}"
+    grep -qx 'cmn-run: rank 0 on b ended by signal 15 (Terminated)' run.err
     stand_in 'echo "mpiexec was unable to find the specified executable file, and therefore" >&2; exit 134'
     restarts 134 1 -n 2 "${train[@]}"
     stand_in 'printf "%s\n" "prterun was unable to find the specified executable file, and therefore did" "   Node:       b" "   Executable: /x/dark net" >&2; exit 66'
@@ -300,6 +301,43 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
     grep -Fq $'half a line \r\033[Kthe other half' run.err
     [[ $(grep -c '^\[1,0\]<stderr>:$' run.err) -eq 1 && $(grep -c '^\[1,1\]<stderr>:cn$' run.err) -eq 1 ]]
     run -1 grep -e cmn-event -e kind run.err
+}
+
+# shows LINE...: what people have seen, except for cmn-run's own lines.
+shows() {
+    diff <(printf '%s\n' "$@") <(grep -v '^cmn-run: ' run.err)
+}
+
+@test "a box of mpiexec about how ranks ended is shown only where nobody else says it" {
+    dashes=------------------------------------------------------------
+    boxed() { echo "printf '%s\n' $dashes '$1' 'more of it' $dashes >&2; "; }
+    primary='Primary job  terminated normally, but 1 process returned'
+    aborted='MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD'
+    killed='prterun noticed that process rank 1 with PID 7 on node b exited on signal 9 (Killed).'
+    lost='ORTE has lost communication with a remote daemon.'
+    code='mpiexec detected that one or more processes exited with non-zero status, thus causing'
+    other='There are not enough slots available in the system to satisfy the 2'
+    for said in "$(boxed "$primary")$(boxed "$other")$(boxed "$killed")$(boxed "$lost")" \
+        "$(event failure 0@a 7 'rank 1 is gone')$(boxed "$other")$(boxed "$aborted")$(boxed "$code")" \
+        "kill -INT \$PPID; until grep -qs 'asked to save' cmn-run.log; do sleep 0.1; done; $(boxed "$primary")$(boxed "$other")" \
+        "$(event stop 0@a 7 '')$(boxed "$code")$(boxed "$other")"; do
+        stand_in "trap : USR1; echo first >&2; ${said}echo last >&2; exit 143"
+        status=0
+        PATH=$PWD/fake:$PATH timeout "$HANG_LIMIT" "$CMN_RUN" -n 2 -retries 0 "${train[@]}" 2>run.err || status=$?
+        cat run.err
+        shows first "$dashes" "$other" 'more of it' "$dashes" last
+    done
+    # Nobody says it, and other text between lines of dashes is shown at once.
+    stand_in "echo $dashes >&2; $(boxed "$code")echo $dashes >&2; echo mine >&2; echo last >&2; exit 3"
+    restarts 3 1 -n 2 "${train[@]}"
+    shows "$dashes" "$dashes" mine last "$dashes" "$code" 'more of it' "$dashes"
+    # A box that is too long, or has no end.
+    stand_in "printf '%s\n' $dashes '$primary' >&2; seq -f '%0100g' 50 >&2; echo $dashes >&2; exit 3"
+    restarts 3 1 -n 2 "${train[@]}"
+    [[ $(wc -l <run.err) -eq 53 ]]
+    stand_in "printf '%s\n' $dashes '$primary' >&2; exit 3"
+    restarts 3 1 -n 2 "${train[@]}"
+    shows "$dashes" "$primary"
 }
 
 @test "sentences and other tokens are no events: people see them, and nothing is decided by them" {
