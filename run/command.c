@@ -10,12 +10,12 @@
 
 #include "messages.h"
 
-/* Darknet takes all blanks out of a cfg's lines. */
+/* Darknet takes all blanks out of a cfg's lines, and a byte order mark before the first one. */
 static void strip(char *line)
 {
     char *to = line;
 
-    for (; *line; line++) {
+    for (line += strncmp(line, "\xef\xbb\xbf", 3) ? 0 : 3; *line; line++) {
         if (!isspace((unsigned char)*line)) {
             *to++ = *line;
         }
@@ -55,7 +55,9 @@ static int read_cfg(struct cmn_command *c, const char *name)
             continue;
         }
         if (line[0] == '[') {
-            sections = !strcmp(line, "[net]") || !strcmp(line, "[network]") ? sections + 1 : 2;
+            /* A comment may stand behind it. */
+            sections =
+                strncmp(line, "[net]", 5) && strncmp(line, "[network]", 9) ? 2 : sections + 1;
         } else if (!sections) {
             break;
         } else if (equals) {
