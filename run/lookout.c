@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "diagnosis.h"
@@ -116,12 +117,19 @@ static int take(char *text, const char *name)
 
 static int read_file(const char *name)
 {
-    int fd = open(name, O_RDONLY | O_CLOEXEC), result;
+    int fd = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC), result;
+    struct stat st;
 
     if (fd < 0) {
         return cmn_run_fail("-hostfile %s: %s", name, strerror(errno));
     }
-    result = take(text_of(fd), name);
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+        result = cmn_run_fail("-hostfile %s: no regular file, which could be read again: -discover "
+                              "COMMAND takes what a command prints",
+                              name);
+    } else {
+        result = take(text_of(fd), name);
+    }
     close(fd);
     return result;
 }

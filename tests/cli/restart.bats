@@ -647,11 +647,13 @@ END
     refused '-hostfile none: No such file' -hostfile none "${train[@]}"
     refused 'journal hostfile: this file holds something else' -journal hostfile -n 2 "${train[@]}"
     mkfifo pipe
+    refused '-hostfile pipe: no regular file' -hostfile pipe "${train[@]}"
+    refused '-hostfile .: no regular file' -hostfile . "${train[@]}"
     refused 'journal pipe: this is a pipe, which may block: name another' -journal pipe -n 2 "${train[@]}"
     refused 'journal no/log: No such file' -journal no/log -n 2 "${train[@]}"
     printf '[net]\nbatch=1\n' >x.cfg
     refused '.*no checkpoints' -n 2 -retries 1 -- darknet classifier train x.data x.cfg -cmn
-    printf '# one\n[net]\nbatch=1\ncmn_checkpoint = 7\n' >x.cfg
+    printf '\xef\xbb\xbf# one\n[net] # two\nbatch=1\ncmn_checkpoint = 7\n' >x.cfg
     restarts 0 1 -n 2 -retries 1 -- darknet classifier train x.data x.cfg -cmn
     mkdir only
     cp fake/darknet only
