@@ -255,7 +255,7 @@ int cmn_draft_commit(struct cmn_draft *d, const char *file)
     FILE *out = d->out;
 
     errno = 0;
-    if (ferror(out) || fflush(out) || cmn_atomic_commit(fileno(out), d->name, file)) {
+    if (fflush(out) || ferror(out) || cmn_atomic_commit(fileno(out), d->name, file)) {
         errno = errno ? errno : EIO;
         cmn_draft_drop(d);
         return -1;

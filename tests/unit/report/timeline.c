@@ -299,6 +299,7 @@ TEST(says_that_it_could_not)
     assert_int_equal(cmn_trace_file_open(&f, &(struct cmn_trace_about){.name = name}), 0);
     assert_int_equal(cmn_trace_file_begin(&f, ""), 0);
     assert_non_null(freopen("/dev/full", "w", f.draft.out));
+    fprintf(f.draft.out, "%*s", 2 * BUFSIZ, ""); /* more than is written at once */
     assert_int_equal(cmn_trace_file_end(&f), -1);
     check_contains(cmn_reason(), "No space left");
     text = text_of(name);
