@@ -46,8 +46,7 @@ enum cmn_recipe {
     CMN_WITHIN_NODE,    /* all ranks of the only node */
     CMN_FIRST_OF_NODE,  /* the first rank of each node, for all ranks of the node */
     CMN_SLICES_OF_NODE, /* each rank of a node exchanges a slice */
-    CMN_ONE_GROUP,      /* all ranks, as if they were on one node */
-    CMN_THROUGH_HOST    /* GPUs: like CMN_FIRST_OF_NODE, on the CPU */
+    CMN_ONE_GROUP       /* all ranks, as if they were on one node */
 };
 
 struct cmn_communicator {

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "mpi/device.h"
 #include "transports/nccl.h"
 #include "transports/shm.h"
 
@@ -22,12 +21,6 @@ const char *cmn_node_groups_refuse(const struct cmn_communicator *c, const struc
 {
     if (c->recipe == CMN_ONE_GROUP) {
         return cmn_nccl_refuses(t, o);
-    }
-    if (c->recipe == CMN_THROUGH_HOST && !cmn_device_built()) {
-        return "built without CUDA: make GPU=1";
-    }
-    if (c->recipe == CMN_THROUGH_HOST && t->device < 0) {
-        return "the gradients are in the CPU's memory: use shm, hierarchical or flat";
     }
     if (c->recipe == CMN_WITHIN_NODE && t->inter_size > 1) {
         return "the ranks are on several nodes: use two_dimensional or hierarchical";
@@ -83,13 +76,6 @@ int cmn_node_groups_through_host(void **self, const struct cmn_communicator *inn
     return cmn_through_host_open(&g->host, inner, t, o);
 }
 
-/* The CPU's communicator of CMN_THROUGH_HOST. */
-static const struct cmn_communicator on_the_host = {
-    .name = "hierarchical",
-    .recipe = CMN_FIRST_OF_NODE,
-    CMN_NODE_GROUPS_CALLS,
-};
-
 int cmn_node_groups_open(void **self, const struct cmn_communicator *c,
                          const struct cmn_topology *t, const struct cmn_options *o)
 {
@@ -97,9 +83,8 @@ int cmn_node_groups_open(void **self, const struct cmn_communicator *c,
                  : c->recipe == CMN_SLICES_OF_NODE ? t->least_intra
                                                    : 0;
 
-    if (c->recipe == CMN_THROUGH_HOST || (t->device >= 0 && !by_nccl(c, t, o))) {
-        return cmn_node_groups_through_host(self, c->recipe == CMN_THROUGH_HOST ? &on_the_host : c,
-                                            t, o);
+    if (t->device >= 0 && !by_nccl(c, t, o)) {
+        return cmn_node_groups_through_host(self, c, t, o);
     }
     return cmn_node_groups_make(self, sizeof(struct cmn_node_groups), t, o, across);
 }

@@ -17,7 +17,7 @@
 
 /* The candidates of `auto`, best first. */
 static const char *const preferred[] = {
-    "shm", "pure_nccl", "single_node", "two_dimensional", "hierarchical", "non_cuda_aware", "flat",
+    "shm", "pure_nccl", "single_node", "two_dimensional", "hierarchical", "flat",
 };
 
 enum { PREFERRED = sizeof preferred / sizeof preferred[0], FLOATS = 1024 * 1024, METRICS = 16 };

@@ -357,7 +357,7 @@ const char *cmn_nccl_refuses(const struct cmn_topology *t, const struct cmn_opti
     if (t->device < 0) {
         return "the gradients are in the CPU's memory: nccl connects GPUs";
     }
-    return t->shares_gpus ? "NCCL refuses several ranks on one GPU: use non_cuda_aware" : NULL;
+    return t->shares_gpus ? "NCCL refuses several ranks on one GPU: use hierarchical" : NULL;
 }
 
 /* The stream has the highest priority: other ranks wait for its work, so it goes before Darknet's

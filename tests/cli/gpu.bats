@@ -105,8 +105,8 @@ no_gpu() {
     mv out/conv.weights cpu.weights
     timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 2 "$gpu" classifier train small.data conv.cfg -cmn -cmn_seed 7 -cmn_validate 0 -nogpu
     cmp out/conv.weights cpu.weights
-    fails_clearly 'non_cuda_aware cannot be used here: .*CPU' "${mpiexec[@]}" -n 2 "$gpu" classifier train small.data \
-        conv.cfg -cmn -nogpu -cmn_communicator non_cuda_aware
+    fails_clearly 'pure_nccl cannot be used here: ' "${mpiexec[@]}" -n 2 "$gpu" classifier train small.data conv.cfg -cmn -nogpu \
+        -cmn_communicator pure_nccl
 }
 
 @test "a GPU build lists the communicators and keys of the CPU build" {
@@ -152,7 +152,7 @@ no_gpu() {
     mlp_cfg >mlp.cfg
     fails_clearly_on 2 'pure_nccl cannot be used here: built without NCCL: make GPU=1 NCCL=1' \
         classifier train small.data mlp.cfg -cmn -cmn_communicator pure_nccl
-    fails_clearly_on 2 'non_cuda_aware cannot be used here: built without CUDA: make GPU=1' \
+    fails_clearly_on 2 'cmn_communicator=non_cuda_aware is no longer a value: use cmn_communicator=hierarchical' \
         classifier train small.data mlp.cfg -cmn -cmn_communicator non_cuda_aware
     fails_clearly_on 2 'does not go with communicator naive: .*: use flat' \
         classifier train small.data mlp.cfg -cmn -cmn_communicator naive -cmn_compress fp16

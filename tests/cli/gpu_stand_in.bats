@@ -112,7 +112,7 @@ by() {
     train_on 1 conv.cfg -cmn_batch global
     keep conv one
     for ranks in 2 3; do
-        for name in pure_nccl single_node hierarchical two_dimensional non_cuda_aware flat naive 'mpi hierarchical' auto; do
+        for name in single_node hierarchical two_dimensional flat naive auto; do
             by "$name" train_on $ranks conv.cfg -cmn_batch global -cmn_verify 1
             keep conv many
             assert_close one.weights many.weights 1e-6
@@ -200,9 +200,9 @@ cpu_goes_on() {
     # Statistics too, which are averaged before they are saved.
     extra=('batch_normalize=1')
     smooth_cfg max_batches=8 >norm.cfg
-    as_on_cpu 2 norm -cmn_communicator non_cuda_aware '|'
+    as_on_cpu 2 norm -cmn_communicator hierarchical '|'
     cpu_goes_on 2 norm
-    grep 'the checkpoint was written by communicator non_cuda_aware, or on other nodes' train.log
+    grep 'the checkpoint was written by communicator hierarchical, or on other nodes' train.log
 }
 
 @test "reorg and dropout pass on on a GPU what they do on the CPU" {
@@ -251,7 +251,7 @@ wide_cfg() {
 @test "overlap and the size of buckets change no bit on GPUs" {
     wide_cfg >wide.cfg
     for ranks in 2 3; do
-        for name in pure_nccl 'pure_nccl -cmn_compress bf16' non_cuda_aware flat 'flat -cmn_compress powersgd' \
+        for name in pure_nccl 'pure_nccl -cmn_compress bf16' hierarchical flat 'flat -cmn_compress powersgd' \
             "$([[ $ranks -eq 2 ]] && echo single_node || echo two_dimensional)"; do
             by "$name" train_on $ranks wide.cfg -cmn_verify 1 -cmn_overlap off
             grep -q ', overlap off' train.log
@@ -278,7 +278,7 @@ wide_cfg() {
         as_on_cpu $ranks norm -cmn_sync_bn 1
         run -1 grep -q "through the host" train.log
     done
-    by 'mpi non_cuda_aware' train_on 3 norm.cfg -cmn_sync_bn 1
+    by 'mpi hierarchical' train_on 3 norm.cfg -cmn_sync_bn 1
     grep -q "cmn_sync_bn: statistics go through the host's memory: CMN_DEBUG_INTRA=mpi" train.log
     assert_close cpu-norm.weights out/norm.weights 1e-5
     # Parts of the gradients travel while the first layer's statistics do.
@@ -312,7 +312,7 @@ waits() {
 
 @test "the host waits in a step on a GPU for what the document says, and for no more" {
     # shellcheck disable=SC2016  # as the document has it
-    for row in 'pure_nccl |pure_nccl' 'non_cuda_aware |non_cuda_aware'; do
+    for row in 'pure_nccl |pure_nccl' 'hierarchical |hierarchical'; do
         few=$(by "${row#*|}" waits 10 subdivisions=1)
         more=$(by "${row#*|}" waits 20 subdivisions=1)
         # A loader that is late at the start or the end asks once more, or less.
@@ -437,7 +437,7 @@ waits() {
     # NCCL refuses several ranks on one GPU.
     CMN_DEBUG_SHARE_GPUS=1 train_on 3 mlp.cfg
     grep -q 'communicator single_node (auto: GPUs)' train.log
-    CMN_DEBUG_SHARE_GPUS=1 fails_clearly_on 3 'pure_nccl cannot be used here: NCCL refuses several ranks on one GPU: use non_cuda_aware' \
+    CMN_DEBUG_SHARE_GPUS=1 fails_clearly_on 3 'pure_nccl cannot be used here: NCCL refuses several ranks on one GPU: use hierarchical' \
         classifier train small.data mlp.cfg -cmn -cmn_communicator pure_nccl
     # Two slices of a GPU are two to CUDA, and one to NCCL.
     FAKE_MIG=1 train_on 2 mlp.cfg

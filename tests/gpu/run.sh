@@ -280,7 +280,7 @@ find_a_way_to_share() {
 
 # NCCL, or what works without it.
 choose_by() {
-    by=(-cmn_communicator "$([[ -n $why_not ]] && echo non_cuda_aware || echo pure_nccl)")
+    by=(-cmn_communicator "$([[ -n $why_not ]] && echo hierarchical || echo pure_nccl)")
 }
 
 # What an earlier run with this folder has found out, or why nothing is known.
@@ -364,11 +364,11 @@ several_ranks() {
             continue
         fi
         # shellcheck disable=SC2086  # keys and their values
-        CMN_DEBUG_INTRA=$([[ $keys != non_cuda_aware* ]] || echo mpi) trains_as "one-$file.weights" "$limit" "$cfg.cfg, $ranks ranks train as one, $keys" "$ranks" "$cfg" -cmn_communicator $keys
+        CMN_DEBUG_INTRA=$([[ $keys != hierarchical* ]] || echo mpi) trains_as "one-$file.weights" "$limit" "$cfg.cfg, $ranks ranks train as one, $keys" "$ranks" "$cfg" -cmn_communicator $keys
     done 3< <(for ranks in 2 4; do
-        printf "conv 1e-4 $ranks conv %s\n" pure_nccl single_node hierarchical two_dimensional non_cuda_aware flat
-        echo "adam 1e-3 $ranks adam non_cuda_aware"
-        echo "norm 1e-2 $ranks norm non_cuda_aware -cmn_sync_bn 1"
+        printf "conv 1e-4 $ranks conv %s\n" pure_nccl single_node hierarchical two_dimensional flat
+        echo "adam 1e-3 $ranks adam hierarchical"
+        echo "norm 1e-2 $ranks norm hierarchical -cmn_sync_bn 1"
     done; printf 'conv 2e-2 2 conv pure_nccl -cmn_compress %s\n' fp16 bf16)
 }
 
@@ -460,7 +460,7 @@ mnist() {
     cp "$root/cfg/mnist_conv.cfg" .
     for ranks in 1 2; do
         rm -f out/*
-        ((ranks == 1)) || by=(-cmn_communicator non_cuda_aware) CMN_DEBUG_SHARE_GPUS=1
+        ((ranks == 1)) || by=(-cmn_communicator hierarchical) CMN_DEBUG_SHARE_GPUS=1
         timeout --kill-after=5 400 "${mpiexec[@]}" -n "$ranks" "$DARKNET" classifier train mnist.data mnist_conv.cfg -cmn -cmn_seed 7 \
             ${GPU_TEST_EPOCHS:+-cmn_epochs "$GPU_TEST_EPOCHS"} "${by[@]}" >log 2>&1 || true
         accuracy=$(sed -n 's/.*"validation\/main\/accuracy": *\([0-9.]*\).*/\1/p' out/mnist_conv.json 2>/dev/null | tail -n 1)

@@ -63,7 +63,7 @@ sums_on() {
     sort_communicators "${job[@]}"
     for name in "${refused[@]}"; do
         case $name in
-            single_node | non_cuda_aware | pure_nccl) ;;
+            single_node | pure_nccl) ;;
             *) echo "$name refuses"; false ;;
         esac
     done

@@ -37,7 +37,6 @@ static void sums_on_the_gpu(void **state)
     (void)state;
     start();
     try_candidate("pure_nccl", "");
-    try_candidate("non_cuda_aware", "");
     try_candidate("hierarchical", "");
     try_candidate("flat", "");
     try_candidate("naive", "");

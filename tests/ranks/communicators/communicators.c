@@ -285,7 +285,7 @@ static int must_refuse(const char *name, const struct cmn_topology *t)
     if (!strcmp(name, "single_node") && t->inter_size > 1) {
         return 1;
     }
-    return !strcmp(name, "pure_nccl") || !strcmp(name, "non_cuda_aware");
+    return !strcmp(name, "pure_nccl");
 }
 
 static void choose_everything(const struct cmn_topology *t, const char *shape)
