@@ -137,16 +137,6 @@ static void copy_out(struct cmn_through_host *h, size_t upto)
     h->copied = upto;
 }
 
-static int reached(void *event)
-{
-    int is = cmn_device_reached(event);
-
-    if (is < 0) {
-        cmn_fatal_reason();
-    }
-    return is;
-}
-
 void cmn_through_host_begin(struct cmn_through_host *h, const struct cmn_exchange *x, size_t upto)
 {
     if (h->topology.size > 1) {
@@ -160,7 +150,7 @@ void cmn_through_host_begin(struct cmn_through_host *h, const struct cmn_exchang
  * whenever their copies end. */
 void cmn_through_host_poll(struct cmn_through_host *h)
 {
-    for (; h->begun < h->out && reached(h->range[h->begun].copied); h->begun++) {
+    for (; h->begun < h->out && cmn_device_reached(h->range[h->begun].copied); h->begun++) {
         if (h->in_background) {
             h->inner->begin(h->self, &h->on_host, h->range[h->begun].end);
         }
@@ -196,7 +186,7 @@ void cmn_through_host_allreduce(struct cmn_through_host *h, const struct cmn_exc
     }
     h->inner->allreduce(h->self, &h->on_host);
     cmn_device_copy_beside(h->stream, x->block.data, h->host, floats, 0, &h->returned);
-    for (since = cmn_clock(); !reached(h->returned);) {
+    for (since = cmn_clock(); !cmn_device_reached(h->returned);) {
         work(h, since);
     }
     h->copied = 0;

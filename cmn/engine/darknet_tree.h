@@ -151,9 +151,6 @@ extern struct cmn_tree_instead {
 } cmn_tree_instead;
 
 #ifdef GPU
-/* Multiplies n floats in the GPU's memory; does not block. */
-void cmn_tree_scale_on_gpu(float *x, size_t n, float factor);
-
 /* Sets *input and *truth to the places where the network stores the addresses of its input and
  * labels on the GPU. */
 void cmn_tree_gpu_batch(network *net, float ***input, float ***truth);

@@ -21,8 +21,8 @@ _Static_assert((int)CMN_FLAT_ALIGN == (int)CMN_KERNEL_UNIT, "tensors have whole 
 
 /* All pointers are to the GPU's memory, except those that begin with `host_`. */
 struct cmn_flat_buffer_gpu {
-    /* For each unit of the flat buffer: the number of its gradient. */
-    unsigned short *tensor;
+    /* The number of its gradient for each unit of the flat buffer, and pointers into `table`. */
+    struct cmn_kernel_table of;
     /* For each gradient: where it begins in the flat buffer, and its size; in floats. */
     size_t *at, *n;
     /* For each gradient: not 0 if a check found NaN or infinities in it. */
@@ -129,7 +129,7 @@ static void number_units(struct cmn_gradients *g)
             tensor[next++] = (unsigned short)i;
         }
     }
-    g->gpu->tensor = on_gpu(tensor, (units + 1) / 2 * 2 * sizeof *tensor);
+    g->gpu->of.tensor = on_gpu(tensor, (units + 1) / 2 * 2 * sizeof *tensor);
     free(tensor);
 }
 
@@ -182,6 +182,10 @@ static void ready_gpu(struct cmn_gradients *g)
     d->at = on_gpu(place, (2 * tensors + 1) * sizeof *place);
     d->n = d->at + tensors;
     d->table = on_gpu(d->host_table, (4 * tensors + 1) * sizeof *d->table);
+    d->of.scale = d->table;
+    d->of.rate = d->table + tensors;
+    d->of.decay = d->table + 2 * tensors;
+    d->of.limit = d->table + 3 * tensors;
     d->bad = memory_gpu(tensors + 1);
     d->part = memory_gpu(2 * parts + 1);
     d->host_part = host_memory_gpu(2 * parts + 1);
@@ -208,7 +212,7 @@ static void close_gpu(struct cmn_gradients *g)
     cmn_device_host_free(g->host_weights);
     free(g->metrics);
     if (g->gpu) {
-        cmn_device_free((float *)g->gpu->tensor);
+        cmn_device_free((float *)g->gpu->of.tensor);
         cmn_device_free((float *)g->gpu->at);
         cmn_device_free(g->gpu->table);
         cmn_device_free(g->gpu->m);
@@ -244,7 +248,7 @@ static int first_bad(const struct cmn_gradients *g)
 
 static void look_at(const struct cmn_gradients *g, const float *block, size_t from, size_t to)
 {
-    cmn_kernel_nonfinite(g->gpu->bad, g->gpu->tensor, block, from, to);
+    cmn_kernel_nonfinite(g->gpu->bad, g->gpu->of.tensor, block, from, to);
 }
 
 static int nonfinite_gpu(const struct cmn_gradients *g, const float *block)
@@ -298,17 +302,11 @@ static void send_table(struct cmn_gradients *g)
 
 static void sgd_gpu(struct cmn_gradients *g, float *velocity, float *sums, float momentum)
 {
-    const struct cmn_flat_buffer_gpu *d = g->gpu;
-    size_t n = (size_t)g->exchange.tensors;
     struct cmn_kernel_sgd k = {
         .weights = g->exchange.weights,
         .velocity = velocity,
         .sums = sums,
-        .tensor = d->tensor,
-        .scale = d->table,
-        .rate = d->table + n,
-        .decay = d->table + 2 * n,
-        .limit = d->table + 3 * n,
+        .of = g->gpu->of,
         .momentum = momentum,
         .n = g->exchange.block.n,
     };
@@ -321,17 +319,12 @@ static void adam_gpu(struct cmn_gradients *g, float *sums)
 {
     const struct cmn_flat_buffer_gpu *d = g->gpu;
     const struct cmn_adam *a = &g->adam;
-    size_t n = (size_t)g->exchange.tensors;
     struct cmn_kernel_adam k = {
         .weights = g->exchange.weights,
         .m = d->m,
         .v = d->v,
         .sums = sums,
-        .tensor = d->tensor,
-        .scale = d->table,
-        .rate = d->table + n,
-        .decay = d->table + 2 * n,
-        .limit = d->table + 3 * n,
+        .of = d->of,
         .b1 = a->b1,
         .b2 = a->b2,
         .eps = a->eps,

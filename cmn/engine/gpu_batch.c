@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/fatal.h"
-#include "base/job_stderr.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "engine/darknet_tree.h"
@@ -109,18 +108,6 @@ static int memory_of_places(void)
     return 0;
 }
 
-/* Any rank may print this line, not only rank 0. */
-static void say_that_it_copies(void)
-{
-    char line[512];
-
-    cmn_log_prefix(line, sizeof line);
-    snprintf(line + strlen(line), sizeof line - strlen(line),
-             "trains without two micro-batches ahead on the GPU, which is slower: %.200s\n",
-             cmn_reason());
-    cmn_job_stderr_write(line, strlen(line));
-}
-
 /* Allocates the places for a new size. The network's own memory becomes that of the place that
  * computes. If the GPU has no memory left for the places, the training runs without them. */
 static void make_places(float *input, float *truth, size_t inputs, size_t truths)
@@ -134,7 +121,8 @@ static void make_places(float *input, float *truth, size_t inputs, size_t truths
     batch.has_places = !memory_of_places();
     if (!batch.has_places) {
         free_places();
-        say_that_it_copies();
+        cmn_warn_here("trains without two micro-batches ahead on the GPU, which is slower: %.200s",
+                      cmn_reason());
     }
     batch.computes->input = input;
     batch.computes->truth = truth;

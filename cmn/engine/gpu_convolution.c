@@ -18,6 +18,7 @@
 
 #include "base/fatal.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "cmn.h"
 #include "mpi/device.h"
 #include "mpi/kernels.h"
@@ -36,9 +37,7 @@ struct shape {
 struct plan {
     struct shape shape;
     cudnnBackendDescriptor_t result[OPERANDS]; /* the plan for this result; NULL: cuDNN has none */
-    cudnnStatus_t why[OPERANDS];               /* why cuDNN has no plan */
-    int told[OPERANDS];
-    size_t bytes; /* workspace of the plan that needs most */
+    size_t bytes;                              /* workspace of the plan that needs most */
 };
 
 /* A running plan: where its operands are in 16 bits. */
@@ -75,20 +74,11 @@ static void require_cudnn(cudnnStatus_t status)
     }
 }
 
-static void *grown(void *memory, size_t n, size_t size)
-{
-    memory = realloc(memory, (n + 1) * size);
-    if (!memory) {
-        cmn_fatal("cmn_mixed=bf16: out of memory");
-    }
-    return memory;
-}
-
 /* ---- plans ---- */
 
 static cudnnBackendDescriptor_t part(cudnnBackendDescriptorType_t type)
 {
-    parts = grown(parts, n_parts, sizeof *parts);
+    parts = cmn_realloc(parts, n_parts + 1, sizeof *parts);
     require_cudnn(cudnnBackendCreateDescriptor(type, &parts[n_parts]));
     return parts[n_parts++];
 }
@@ -149,26 +139,30 @@ static cudnnBackendDescriptor_t movement(const struct shape *s)
     return it;
 }
 
-/* cuDNN's names of the operation with this result, and of its attributes. */
+/* Our name of the operation with this result, and cuDNN's of it and of its attributes. */
 static const struct {
+    const char *name;
     cudnnBackendDescriptorType_t type;
     cudnnBackendAttributeName_t alpha, beta, how, operand[OPERANDS];
 } operations[OPERANDS] = {
-    [X] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+    [X] = {"backward to the input",
+           CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
            {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
             CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
             CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY}},
-    [W] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+    [W] = {"backward to the weights",
+           CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
            {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
             CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
             CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY}},
-    [Y] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+    [Y] = {"forward",
+           CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
@@ -303,14 +297,19 @@ static struct plan *plan_of(cudnnHandle_t handle, const struct shape *s)
             return &plans[last];
         }
     }
-    plans = grown(plans, n_plans, sizeof *plans);
+    plans = cmn_realloc(plans, n_plans + 1, sizeof *plans);
     last = n_plans;
     p = &plans[n_plans++];
     memset(p, 0, sizeof *p);
     p->shape = *s;
     for (int result = X; result < OPERANDS; result++) {
         p->result[result] = plan_result(handle, s, result, &p->bytes);
-        p->why[result] = status;
+        if (!p->result[result]) {
+            cmn_say("cmn_mixed=bf16: cuDNN has no way for %d x %d x %d by %d filters of %d x %d "
+                    "(%s): 32 bits there (%s)",
+                    s->w, s->h, s->c, s->filters, s->cols, s->rows, operations[result].name,
+                    cudnnGetErrorString(status));
+        }
     }
     return p;
 }
@@ -362,25 +361,15 @@ static int begin(struct operands *o, int result, cudnnHandle_t handle, cudnnTens
                  cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t how,
                  cudnnTensorDescriptor_t y)
 {
-    static const char *const to[OPERANDS] = {"backward to the input", "backward to the weights",
-                                             "forward"};
     struct shape s;
-    struct plan *p;
     size_t floats;
 
     if (!in_bf16) {
         return 0;
     }
     s = shape_of(x, w, how, y);
-    p = plan_of(handle, &s);
-    o->plan = p;
-    if (!p->result[result]) {
-        if (!p->told[result]++) {
-            cmn_say("cmn_mixed=bf16: cuDNN has no way for %d x %d x %d by %d filters of %d x %d "
-                    "(%s): 32 bits there (%s)",
-                    s.w, s.h, s.c, s.filters, s.cols, s.rows, to[result],
-                    cudnnGetErrorString(p->why[result]));
-        }
+    o->plan = plan_of(handle, &s);
+    if (!o->plan->result[result]) {
         return 0;
     }
     floats = lay_out(o);

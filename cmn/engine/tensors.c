@@ -302,12 +302,10 @@ void cmn_gradients_scale_statistics(const struct cmn_gradients *g,
         if (factor == 1) {
             continue;
         }
-#ifdef GPU
         if (t->device && *t->device) {
-            cmn_tree_scale_on_gpu(*t->device, t->n, factor);
+            g->ops->scale(*t->device, factor, t->n);
             continue;
         }
-#endif
         for (size_t k = 0; k < t->n; k++) {
             (*t->at)[k] *= factor;
         }
@@ -316,18 +314,12 @@ void cmn_gradients_scale_statistics(const struct cmn_gradients *g,
 
 void cmn_gradients_scale_layer(const struct cmn_gradients *g, int layer, float factor)
 {
-#ifdef GPU
     for (int i = 0; i < g->tensors; i++) {
         const struct cmn_tensor *t = &g->tensor[i];
         if (t->kind == CMN_GRADIENT && t->layer == layer && t->device) {
-            cmn_tree_scale_on_gpu(*t->device, t->n, factor);
+            g->ops->scale(*t->device, factor, t->n);
         }
     }
-#else
-    (void)g;
-    (void)layer;
-    (void)factor;
-#endif
 }
 
 void cmn_gradients_pack(const struct cmn_gradients *g, enum cmn_tensor_kind kind, float *to)

@@ -199,11 +199,6 @@ int cmn_tree_detector(const network *net)
 
 #ifdef GPU
 
-void cmn_tree_scale_on_gpu(float *x, size_t n, float factor)
-{
-    scal_gpu((int)n, factor, x, 1);
-}
-
 void cmn_tree_gpu_batch(network *net, float ***input, float ***truth)
 {
     *input = &net->input_gpu;

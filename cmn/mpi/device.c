@@ -288,22 +288,18 @@ int cmn_device_reached(void *event)
         cudaGetLastError();
         return 0;
     }
-    return cmn_device_check(code, "cudaEventQuery") ? -1 : 1;
+    cmn_device_need(code, "cudaEventQuery");
+    return 1;
 }
 
 /* Calls work(self), unless work is NULL, again and again until the GPU has reached the event. */
 static void await(void *event, void (*work)(void *self), void *self)
 {
     for (;;) {
-        int is;
         if (work) {
             work(self);
         }
-        is = cmn_device_reached(event);
-        if (is < 0) {
-            cmn_fatal_reason();
-        }
-        if (is) {
+        if (cmn_device_reached(event)) {
             return;
         }
         sched_yield();

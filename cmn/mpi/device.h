@@ -77,9 +77,8 @@ void cmn_device_stream_close(void *stream);
 void cmn_device_record(void **event, void *stream);
 void cmn_device_event_close(void *event);
 
-/* Local, not blocking. Returns 1 if the GPU has reached the event, 0 if not yet, or -1 with a
- * reason. Code that polls must call this: to CUDA "not yet" is an error, which Darknet's next
- * check, or a kernel's, would take for its own. This function clears it. */
+/* Local, not blocking. Returns whether the GPU has reached the event. To CUDA "not yet" is an error,
+ * which Darknet's next check, or a kernel's, would take for its own: this function clears it. */
 int cmn_device_reached(void *event);
 
 /* Local, blocking. Wait until the GPU has reached the event, or all work that Darknet has queued.

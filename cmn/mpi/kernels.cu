@@ -90,10 +90,10 @@ static __global__ void find_nonfinite(float *found, const unsigned short *tensor
 static __global__ void update(struct cmn_kernel_sgd k)
 {
     for (EACH(i, 0, k.n)) {
-        unsigned t = k.tensor[i / CMN_KERNEL_UNIT];
-        float w = k.weights[i], g = k.scale[t] * k.sums[i], limit = k.limit[t];
-        float u = (k.velocity ? k.velocity[i] + g : g) + k.decay[t] * w;
-        w += k.rate[t] * u;
+        unsigned t = k.of.tensor[i / CMN_KERNEL_UNIT];
+        float w = k.weights[i], g = k.of.scale[t] * k.sums[i], limit = k.of.limit[t];
+        float u = (k.velocity ? k.velocity[i] + g : g) + k.of.decay[t] * w;
+        w += k.of.rate[t] * u;
         k.weights[i] = limit != 0 ? fminf(limit, fmaxf(-limit, w)) : w;
         if (k.velocity) {
             k.velocity[i] = k.momentum * u;
@@ -106,13 +106,13 @@ static __global__ void update(struct cmn_kernel_sgd k)
 static __global__ void update_adam(struct cmn_kernel_adam k)
 {
     for (EACH(i, 0, k.n)) {
-        unsigned t = k.tensor[i / CMN_KERNEL_UNIT];
-        float w = k.weights[i], limit = k.limit[t];
-        float u = k.scale[t] * k.sums[i] + k.decay[t] * w;
+        unsigned t = k.of.tensor[i / CMN_KERNEL_UNIT];
+        float w = k.weights[i], limit = k.of.limit[t];
+        float u = k.of.scale[t] * k.sums[i] + k.of.decay[t] * w;
         float m = k.b1 * k.m[i] + (1 - k.b1) * u, v = k.b2 * k.v[i] + (1 - k.b2) * u * u;
         k.m[i] = m;
         k.v[i] = v;
-        w += k.rate[t] * m * k.m_scale / (sqrtf(v * k.v_scale) + k.eps);
+        w += k.of.rate[t] * m * k.m_scale / (sqrtf(v * k.v_scale) + k.eps);
         k.weights[i] = limit != 0 ? fminf(limit, fmaxf(-limit, w)) : w;
         k.sums[i] = 0;
     }
@@ -261,6 +261,7 @@ extern "C" void cmn_kernel_load(void)
     LOAD(cast_all<float, __half>);
     LOAD(cast_all<__nv_bfloat16, float>);
     LOAD(cast_all<float, __nv_bfloat16>);
+    LOAD(cast_all<float, float>);
     LOAD(update);
     LOAD(update_adam);
     LOAD(combine);

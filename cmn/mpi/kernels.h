@@ -45,13 +45,18 @@ enum {
     CMN_KERNEL_PARTS = 64 /* partial sums of each tensor */
 };
 
+/* What an update needs of each tensor. */
+struct cmn_kernel_table {
+    const unsigned short *tensor;
+    const float *scale, *rate, *decay, *limit;
+};
+
 /* SGD with momentum. With g the sums: u = scale * g + velocity + decay * w; w += rate * u; velocity
  * = momentum * u; g = 0. Without velocity, g becomes momentum * u. A limit other than 0 bounds the
  * weights. */
 struct cmn_kernel_sgd {
     float *weights, *velocity, *sums; /* n floats each; velocity may be NULL */
-    const unsigned short *tensor;
-    const float *scale, *rate, *decay, *limit; /* of each tensor */
+    struct cmn_kernel_table of;
     float momentum;
     size_t n;
 };
@@ -61,8 +66,7 @@ void cmn_kernel_sgd(const struct cmn_kernel_sgd *k);
  * w += rate * m * m_scale / (sqrt(v * v_scale) + eps); g = 0. */
 struct cmn_kernel_adam {
     float *weights, *m, *v, *sums;
-    const unsigned short *tensor;
-    const float *scale, *rate, *decay, *limit;
+    struct cmn_kernel_table of;
     float b1, b2, eps, m_scale, v_scale;
     size_t n;
 };

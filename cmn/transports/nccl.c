@@ -49,12 +49,11 @@ enum {
 #endif
 
 struct operation {
-    char what[48];       /* for messages */
-    int timed;           /* the timeline shows it */
-    cudaEvent_t ready;   /* reached when this rank's part is complete */
-    cudaEvent_t began;   /* on the stream, in front of the operation; only where it is timed */
-    cudaEvent_t done;    /* behind it */
-    cudaEvent_t is_over; /* as done, with a time; only where it is timed */
+    char what[48];     /* for messages */
+    int timed;         /* the timeline shows it: began and done have times */
+    cudaEvent_t ready; /* reached when this rank's part is complete */
+    cudaEvent_t began; /* on the stream, in front of the operation; only where it is timed */
+    cudaEvent_t done;  /* behind it */
 };
 
 struct nccl {
@@ -159,15 +158,17 @@ static _Noreturn void too_late(struct nccl *c, enum whose whose)
                    c->group->name, c->what, c->rank, c->size, c->group->options->timeout);
 }
 
+/* As cmn_device_reached(), but an error aborts the communicator before it ends the job. */
 static int reached(struct nccl *c, cudaEvent_t event)
 {
-    int is = cmn_device_reached(event);
+    cudaError_t code = cudaEventQuery(event);
 
-    if (is < 0) {
-        failed_cuda(c);
-        cmn_fatal_reason();
+    if (code == cudaErrorNotReady) {
+        cudaGetLastError();
+        return 0;
     }
-    return is;
+    check_cuda(c, code, "cudaEventQuery");
+    return 1;
 }
 
 static void await(struct nccl *c, cudaEvent_t event, enum whose whose, void (*idle)(void *self),
@@ -208,17 +209,15 @@ static void await_all(struct nccl *c, void (*idle)(void *self), void *idler)
 
 /* ---- operations ---- */
 
-static void make_event(struct nccl *c, cudaEvent_t *event, unsigned flags)
+/* Records an event, which it makes first if there is none. */
+static void record(struct nccl *c, cudaEvent_t *event, int timed, cudaStream_t on)
 {
     if (!*event) {
-        check_cuda(c, cudaEventCreateWithFlags(event, flags), "cudaEventCreate");
+        check_cuda(
+            c, cudaEventCreateWithFlags(event, timed ? cudaEventDefault : cudaEventDisableTiming),
+            "cudaEventCreate");
     }
-}
-
-static void stamp(struct nccl *c, cudaEvent_t *event)
-{
-    make_event(c, event, cudaEventDefault);
-    check_cuda(c, cudaEventRecord(*event, stream), "cudaEventRecord");
+    check_cuda(c, cudaEventRecord(*event, on), "cudaEventRecord");
 }
 
 /* Appends an operation to the stream, behind the work that Darknet has queued. The caller queues
@@ -235,12 +234,10 @@ static struct operation *start(struct nccl *c, const char *what, size_t n, int t
     snprintf(o->what, sizeof o->what, "%s of %zu floats", what, n);
     c->what = o->what;
     o->timed = timed;
-    make_event(c, &o->ready, cudaEventDisableTiming);
-    make_event(c, &o->done, cudaEventDisableTiming);
-    check_cuda(c, cudaEventRecord(o->ready, cudaStreamLegacy), "cudaEventRecord");
+    record(c, &o->ready, 0, cudaStreamLegacy);
     check_cuda(c, cudaStreamWaitEvent(stream, o->ready, 0), "cudaStreamWaitEvent");
     if (timed) {
-        stamp(c, &o->began);
+        record(c, &o->began, 1, stream);
     }
     if (!c->has_run) {
         cmn_status_wait_begin(); /* NCCL may still have to connect something */
@@ -253,10 +250,7 @@ static void finish(struct nccl *c, struct operation *o)
     if (!c->has_run++) {
         cmn_status_wait_end();
     }
-    check_cuda(c, cudaEventRecord(o->done, stream), "cudaEventRecord");
-    if (o->timed) {
-        stamp(c, &o->is_over);
-    }
+    record(c, &o->done, o->timed, stream);
 }
 
 void cmn_nccl_room(void *self, size_t n, enum cmn_dtype type)
@@ -321,17 +315,14 @@ void cmn_nccl_order(void *self)
 static void record_spans(struct nccl *c)
 {
     const struct operation *last = &c->operation[c->operations - 1];
-    double now;
+    double now = cmn_clock();
 
-    c->what = "times";
-    await(c, last->is_over, OTHER_RANKS, NULL, NULL);
-    now = cmn_clock();
     for (int i = 0; i < c->operations; i++) {
         const struct operation *o = &c->operation[i];
         float since_begin, since_end; /* ms */
-        check_cuda(c, cudaEventElapsedTime(&since_begin, o->began, last->is_over),
+        check_cuda(c, cudaEventElapsedTime(&since_begin, o->began, last->done),
                    "cudaEventElapsedTime");
-        check_cuda(c, cudaEventElapsedTime(&since_end, o->is_over, last->is_over),
+        check_cuda(c, cudaEventElapsedTime(&since_end, o->done, last->done),
                    "cudaEventElapsedTime");
         cmn_timeline_span(CMN_SPAN_EXCHANGE, i, now - 1e-3 * (double)since_begin,
                           now - 1e-3 * (double)since_end);
@@ -408,13 +399,6 @@ int cmn_nccl_open(void **self, const struct cmn_group *group)
     return first.code != ncclSuccess ? failed(c, first.code) : 0;
 }
 
-static void free_event(cudaEvent_t event)
-{
-    if (event) {
-        cudaEventDestroy(event);
-    }
-}
-
 void cmn_nccl_close(void *self)
 {
     struct nccl *c = self;
@@ -434,13 +418,12 @@ void cmn_nccl_close(void *self)
     }
     cudaFree(c->half);
     for (int i = 0; i < c->room; i++) {
-        free_event(c->operation[i].ready);
-        free_event(c->operation[i].began);
-        free_event(c->operation[i].done);
-        free_event(c->operation[i].is_over);
+        cmn_device_event_close(c->operation[i].ready);
+        cmn_device_event_close(c->operation[i].began);
+        cmn_device_event_close(c->operation[i].done);
     }
-    if (!users && stream) {
-        cudaStreamDestroy(stream);
+    if (!users) {
+        cmn_device_stream_close(stream);
         stream = NULL;
     }
     free(c->operation);
