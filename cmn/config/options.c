@@ -53,39 +53,37 @@ static const struct option table[] = {
      "weights over the norm of its gradient",
      0, NULL},
     {batch, "cmn_clip", REAL, "off", "0 to 1000000000 (L2 norm), or off", 0, 1e9, AT(clip),
-     "scale down a step's gradient, the mean over its images, where its norm over all layers is "
-     "greater than this (as PyTorch's clip_grad_norm_)",
+     "limit the norm of a step's mean gradient over all layers to this (as PyTorch's "
+     "clip_grad_norm_)",
      0, NULL},
     {batch, "cmn_ema", REAL, "off", "0 to 0.999999 (decay of a step), or off", 0, 0.999999, AT(ema),
      "keep an exponential moving average of the weights: validated in place of the weights, and "
      "saved in NAME_ema.weights (docs/use/evaluation.md)",
      0, NULL},
     {batch, "cmn_sync_bn", SWITCH, "off", "off, on", 0, 0, AT(sync_bn),
-     "on: batch normalisation uses the statistics of all ranks' batches, so that N ranks train "
-     "as one with the whole batch",
+     "on: batch normalisation uses the statistics of all ranks' images, so that N ranks train as "
+     "one with the whole batch",
      0, NULL},
     {batch, "cmn_exact", SWITCH, "off", "off, on", 0, 0, AT(exact),
-     "on: ranks take whole micro-batches and add up gradients in one fixed order, so that any "
-     "number of ranks trains the same bits (docs/use/exactness.md)",
+     "on: ranks add up gradients in one fixed order, so that any number of ranks trains the same "
+     "bits (docs/use/exactness.md)",
      0, NULL},
     {batch, "cmn_balance", WORD, "off", "off, auto", 0, 0, AT(balance),
-     "auto: faster ranks take more of a step's micro-batches, as measured while training; the bits "
-     "stay those of equal parts (docs/use/exactness.md)",
+     "auto: faster ranks take more of a step's micro-batches; the bits stay the same "
+     "(docs/use/exactness.md)",
      0, "cmn_exact=on"},
     {batch, "cmn_mixed", WORD, "off", "off, bf16, auto", 0, 0, AT(mixed),
-     "bf16: a training's convolutions, and on processors the layers between them, in bf16 (7 bits "
-     "of "
-     "mantissa), by oneDNN where the processor has it, or by cuDNN; weights and their gradients "
-     "keep 32 bits; auto: on processors, if its products are measured to be faster "
-     "(docs/reference/performance.md)",
+     "bf16: compute a training's convolutions, and on processors the layers between them, in bf16; "
+     "weights, gradients and sums keep 32 bits; auto: on processors, if that is measured to be "
+     "faster (docs/use/speed.md)",
      0, NULL},
     {batch, "cmn_epochs", NUMBER, "off", "0 to 1000000 epochs, or off", 0, 1000000, AT(epochs),
      "end after this many epochs (passes over the training list); off: max_batches decides", 0,
      NULL},
     {batch, "cmn_validate", NUMBER, "1", "0 to 1000000 epochs, or off", 0, 1000000, AT(validate),
-     "epochs between validations on the .data file's `valid` list, of which the best one's weights "
-     "are "
-     "kept in NAME_best.weights; off: no validation",
+     "epochs between validations on the .data file's `valid` list; NAME_best.weights keeps the "
+     "best "
+     "one's weights; off: no validation",
      0, NULL},
     {batch, "cmn_patience", NUMBER, "off", "0 to 1000000 validations, or off", 0, 1000000,
      AT(patience),
@@ -100,17 +98,18 @@ static const struct option table[] = {
      1, NULL},
     {exchange, "cmn_compress", WORD_OR_RANK, "off", "off, fp16, bf16, powersgd[:1-64]", 1, 64,
      AT(compress),
-     "what gradients become between nodes, with error feedback (what is not sent is added to the "
-     "next step's gradient); fp16, bf16: 16 bits for each; powersgd: two low-rank factors of each "
-     "matrix, of rank 4 or the one behind the colon (docs/use/speed.md)",
+     "what nodes send each other, with error feedback (what is not sent is added to the next "
+     "step's gradient); fp16, bf16: 16 bits for each number; powersgd: two low-rank factors of "
+     "each "
+     "matrix, of rank 4 or the one after the colon (docs/use/speed.md)",
      0, NULL},
     {exchange, "cmn_overlap", WORD, "auto", "auto, on, off", 0, 0, AT(overlap),
      "overlap the allreduce between nodes with the backward pass; auto: where the first steps are "
      "measurably faster with it",
      0, NULL},
     {exchange, "cmn_double_buffering", SWITCH, "off", "off, on", 0, 0, AT(double_buffering),
-     "on: one-step-delayed gradients: a step's allreduce runs during the next step, whose end "
-     "applies it",
+     "on: a step's allreduce runs during the next step, whose end applies it: gradients are one "
+     "step late",
      0, NULL},
     {exchange, "cmn_local_steps", NUMBER, "off", "1 to 1000000 steps, or off", 1, 1000000,
      AT(local_steps),
@@ -124,8 +123,7 @@ static const struct option table[] = {
      0, NULL},
     {data, "cmn_data", WORD, "shared", "shared, scatter", 0, 0, AT(data),
      "where images and labels lie; shared: on every host, under the same names; scatter: on rank "
-     "0's host, and at the start the others get those they lack into cmn_cache_dir (classifiers "
-     "and detectors)",
+     "0's host, and the others get what they lack into cmn_cache_dir (classifiers and detectors)",
      0, NULL},
     {data, "cmn_seed", NUMBER, "auto", "0 to 2147483647, or auto", 0, INT_MAX, AT(seed),
      "seed of order, augmentation and first weights; auto: rank 0 draws one and logs it", 1, NULL},
@@ -134,9 +132,8 @@ static const struct option table[] = {
      "node's free memory; 0: none",
      1, NULL},
     {data, "cmn_cache_dir", TEXT, "off", "folder, or off", 0, 0, AT(spill),
-     "folder on a disk of each host for decoded images that cmn_cache_mb has no room for: half of "
-     "what is free there at the start, in a file without a name; and for what cmn_data=scatter "
-     "sends, which stays there",
+     "folder on each host for decoded images that cmn_cache_mb has no room for (at most half of "
+     "what is free there), and for what cmn_data=scatter sends, which stays there",
      1, NULL},
 
     {reports, "cmn_report", WORD, "table", "table, lines, quiet", 0, 0, AT(report),
@@ -157,8 +154,8 @@ static const struct option table[] = {
     {reports, "cmn_graph", TEXT, "off", "file name, or off", 0, 0, AT(graph),
      "the network as a graph for Graphviz, written once before training; off: none", 0, NULL},
     {reports, "cmn_timeline", TEXT, "off", "file name[:steps], or off", 0, 0, AT(timeline),
-     "trace of all ranks for Perfetto or Chrome's DevTools (docs/use/reports.md) with the latest "
-     "100 steps, or as many as are given; off: none",
+     "trace of all ranks for Perfetto or Chrome's DevTools (docs/use/reports.md): the latest 100 "
+     "steps, or as many as are given; off: none",
      0, NULL},
     {reports, "cmn_rank_logs", TEXT, "off", "folder, or off", 0, 0, AT(log),
      "append the output of ranks above 0 to rank-N.log in this existing folder; off: discard it", 1,
@@ -177,9 +174,8 @@ static const struct option table[] = {
      AT(verify), "iterations between comparisons of all ranks' weights, bit by bit; off: none", 0,
      NULL},
     {safety, "cmn_timeout", NUMBER, "300", "1 to 1000000 seconds", 1, 1000000, AT(timeout),
-     "seconds without progress after which a rank counts as stalled: the job names the rank, its "
-     "phase and where the others wait, and ends with status 75; also the limit of MPI's start, "
-     "which is at least 60 seconds",
+     "seconds without progress after which a rank counts as stalled: the job names it, and ends "
+     "with status 75; also the limit of MPI's start, which is at least 60 seconds",
      1, NULL},
 };
 

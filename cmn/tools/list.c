@@ -202,6 +202,48 @@ static void markdown_heading(const struct section *s)
     printf("|\n");
 }
 
+/* Writes to `text` what row i has after its first cell. Returns the first cell, or NULL after the
+ * last row. */
+static const char *markdown_rest(const struct section *s, int i, char *text, size_t bytes)
+{
+    const char *cell[CELLS] = {NULL};
+    size_t used = 0;
+
+    text[0] = '\0';
+    if (!s->row(i, cell)) {
+        return NULL;
+    }
+    for (int k = 1; s->columns[k] && used < bytes; k++) {
+        int is_switch = strstr(cell[k], "(0: off; others: on)") != NULL;
+        used +=
+            (size_t)snprintf(text + used, bytes - used, "| %s ", is_switch ? "switch" : cell[k]);
+    }
+    return cell[0];
+}
+
+/* Prints row i, with the first cells of all later rows that are otherwise the same. Prints nothing
+ * if an earlier row did so. */
+static void markdown_row(const struct section *s, int i)
+{
+    char rest[2048], other[2048];
+    const char *name;
+
+    markdown_rest(s, i, rest, sizeof rest);
+    for (int k = 0; k < i; k++) {
+        markdown_rest(s, k, other, sizeof other);
+        if (!strcmp(rest, other)) {
+            return;
+        }
+    }
+    printf("| `%s`", markdown_rest(s, i, rest, sizeof rest));
+    for (int k = i + 1; (name = markdown_rest(s, k, other, sizeof other)); k++) {
+        if (!strcmp(rest, other)) {
+            printf(", `%s`", name);
+        }
+    }
+    printf(" %s|\n", rest);
+}
+
 /* Prints the table of a section. Keys have a table for each group. */
 static void markdown_section(const struct section *s)
 {
@@ -215,11 +257,7 @@ static void markdown_section(const struct section *s)
             markdown_heading(s);
         }
         group = cell[4];
-        printf("| `%s` ", cell[0]);
-        for (int k = 1; s->columns[k]; k++) {
-            printf("| %s ", cell[k]);
-        }
-        printf("|\n");
+        markdown_row(s, i);
     }
 }
 
