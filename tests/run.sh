@@ -2,6 +2,7 @@
 # Runs the tests and prints their TAP; the last line is "N passed, N failed, N skipped".
 #
 #   tests/run.sh [NAME...]    only the programs whose name contains one of these, e.g. ranks/mpi or cli/bad_input
+#   FILTER=REGEX tests/run.sh cli/bad_input    of bats files only the @tests whose names match
 #
 # With TREE=alexeyab (`make test TREE=alexeyab`) they run over AlexeyAB's tree, those that can tell something there. Without it,
 # the tests whose tag is alexeyab run over that tree, too: as alexeyab/cli/faults, for example. That tree is ALEXEYAB_TREE, or the
@@ -243,7 +244,7 @@ plan() {
                 --tempdir "$tmp/${1//\//-}" "tests/${1#*/}.bats")
             ;;
         gpu/run) lane=alone command=(env -u DARKNET tests/gpu/run.sh) ;;
-        *) command=(bats --tap --timing --print-output-on-failure --tempdir "$tmp/${1//\//-}" "tests/$1.bats") ;;
+        *) command=(bats --tap --timing --print-output-on-failure ${FILTER:+--filter "$FILTER"} --tempdir "$tmp/${1//\//-}" "tests/$1.bats") ;;
     esac
     case ${1#alexeyab/} in
         cli/make | cli/gpu | cli/mpich) lane=compiles ;;
