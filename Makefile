@@ -173,7 +173,7 @@ darknet-source: $(DK)/.stamp ## Obtain, verify and patch Darknet's source into b
 man: $(B)/darknet.1 $(B)/cmn-run.1 ## Build the man pages into build/: man -l build/cpu/darknet.1
 
 reference: $(B)/bin/darknet $(B)/bin/cmn-run ## Write the tables of keys, commands and options in docs/ anew
-	@setup/reference.sh tables '$(B)/bin' docs/reference/keys.md docs/reference/numbers.md docs/reference/commands.md docs/use/cmn-run.md
+	@setup/reference.sh tables '$(B)/bin' docs/reference/keys.md docs/reference/communicators.md docs/reference/numbers.md docs/reference/commands.md docs/use/cmn-run.md
 
 install: all man $(B)/completion $(B)/cmn.pc ## Install below PREFIX=/usr/local (DESTDIR= for packagers)
 	@setup/place.sh install '$(DESTDIR)' '$(PREFIX)' '$(B)' '$(DK)' '$(LIBDIR)'

@@ -10,15 +10,15 @@ setup() {
 }
 
 @test "the tables of the documents are those of the programs" {
-    cp "$REPO"/docs/{reference/keys,reference/numbers,reference/commands,use/cmn-run}.md .
+    cp "$REPO"/docs/{reference/keys,reference/communicators,reference/numbers,reference/commands,use/cmn-run}.md .
     # A row that is gone comes back.
     sed -i '/cmn_seed/d; /-wait SECONDS/d' keys.md cmn-run.md
-    "$REPO/setup/reference.sh" tables "$bin" keys.md numbers.md commands.md cmn-run.md
-    for page in reference/keys reference/numbers reference/commands use/cmn-run; do
+    "$REPO/setup/reference.sh" tables "$bin" keys.md communicators.md numbers.md commands.md cmn-run.md
+    for page in reference/keys reference/communicators reference/numbers reference/commands use/cmn-run; do
         diff "$REPO/docs/$page.md" "${page#*/}.md"
     done
     for section in communicators compressors keys numbers commands tools elsewhere; do
-        [[ $(cat keys.md numbers.md commands.md | grep -cx "<!-- darknet cmn list -md $section -->") -eq 1 ]]
+        [[ $(cat keys.md communicators.md numbers.md commands.md | grep -cx "<!-- darknet cmn list -md $section -->") -eq 1 ]]
         # Rows that differ only in their name are one row there, with all names.
         [[ $("$DARKNET" cmn list -md $section | awk -F ' [|] ' '/^[|] `/ { n += gsub(/`[^`]*`/, "", $1) } END { print n + 0 }') -eq \
             $("$DARKNET" cmn list -tsv | grep -c "^$section"$'\t') ]]
