@@ -8,21 +8,13 @@ bats_require_minimum_version 1.5.0
 set -o pipefail
 shopt -s inherit_errexit
 
-REPO=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
-: "${DARKNET:=$REPO/build/cpu/bin/darknet}" "${SAN:=}" "${BUILD:=$REPO/build/cpu}"
-if [[ -z ${MPIEXEC:-} ]]; then
-    MPIEXEC='mpiexec --oversubscribe --bind-to none --mca mpi_yield_when_idle 1'
-    [[ $(id -u) -ne 0 ]] || MPIEXEC+=' --allow-run-as-root'
-fi
-read -ra mpiexec <<<"$MPIEXEC"
+# shellcheck source=tests/environment.bash
+. "$BATS_TEST_DIRNAME/../environment.bash"
 # shellcheck source=tests/cli/tree.bash
 . "$REPO/tests/cli/tree.bash"
 
 # The Makefile gives ranks 3 s between SIGTERM and SIGKILL; Open MPI's own 1 s shortens every test of a failure.
 unset OMPI_MCA_odls_base_sigkill_timeout
-
-# As in tests/run.sh: the start of a rank takes 0.1 s, and not 0.3.
-export OMPI_MCA_pml=${OMPI_MCA_pml:-ob1}
 
 # Instrumented programs are slower. Limits below are for what hangs: a machine that does thirty things at once keeps them.
 SLOW=1
@@ -254,6 +246,16 @@ rank_1_runs() {
     otherwise=$PWD/otherwise.sh
     printf '%s\n' '#!/bin/sh' "if [ \"\$OMPI_COMM_WORLD_RANK\" = 1 ]; then $1; fi" 'exec "$@"' >"$otherwise"
     chmod +x "$otherwise"
+}
+
+# slowed NAME=VALUE...: from here on DARKNET is a program that does the same with slow ranks, as tests/tools/slow.c says.
+slowed() {
+    : "${undelayed:=$DARKNET}"
+    gcc -Wall -O1 -fPIC -shared -o slow.so "$REPO/tests/tools/slow.c"
+    # A space would end the name in LD_PRELOAD, where a path without a slash is looked up in LD_LIBRARY_PATH, which may hold one.
+    printf '%s\n' '#!/bin/sh' "LD_LIBRARY_PATH='$PWD' LD_PRELOAD=slow.so $* exec '$undelayed' \"\$@\"" >slowed
+    chmod +x slowed
+    DARKNET=$PWD/slowed
 }
 
 # Everything that a test starts and writes is in its own folder.

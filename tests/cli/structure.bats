@@ -317,7 +317,7 @@ END
 @test "tests/skips.txt names places, files and reasons that are there" {
     while read -r where file reason; do
         [[ -n $where && $where != \#* ]] || continue
-        grep -qE "^        $where\\)" tests/run.sh || { echo "tests/run.sh knows no place $where"; false; }
+        grep -qE "^        $where\\)" tests/tap.bash || { echo "tests/tap.bash knows no place $where"; false; }
         compgen -G "tests/$file*" >/dev/null || [[ $file == patches/* ]] || { echo "no file $file"; false; }
         # As not_offered of tests/cli/tree.bash puts it together, and as users are told.
         [[ $where != alexeyab ]] || reason=${reason#"AlexeyAB's tree: "}

@@ -3,7 +3,6 @@
 # them, and for those whose tag is alexeyab in each `make test`. What is skipped there, and why, is allowed by tests/skips.txt and
 # stands in docs/use/alexeyab.md.
 
-: "${TREE:=pjreddie}"
 case $TREE in
     pjreddie)
         FINAL=          # what a training ends with: out/mlp$FINAL.weights

@@ -1,0 +1,17 @@
+# shellcheck shell=bash disable=SC2034  # read by those who load it
+# What `make test` tells the tests, for those who start them without it.
+
+REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+: "${TREE:=pjreddie}" "${ALEXEYAB_BUILD=$(find "$REPO/build" -maxdepth 1 -name 'cpu-alexeyab*-gemm' -print -quit 2>/dev/null || true)}"
+if [[ $TREE == alexeyab ]]; then : "${BUILD:=$ALEXEYAB_BUILD}"; fi
+: "${BUILD:=$REPO/build/cpu}" "${DARKNET:=$BUILD/bin/darknet}" "${CC:=gcc}" "${SAN:=}" "${NP:=2}"
+if [[ -z ${MPIEXEC:-} ]]; then
+    MPIEXEC='mpiexec --oversubscribe --bind-to none --mca mpi_yield_when_idle 1'
+    [[ $(id -u) -ne 0 ]] || MPIEXEC+=' --allow-run-as-root'
+fi
+read -ra mpiexec <<<"$MPIEXEC"
+# As tests/tree.mk has it.
+cached=${XDG_CACHE_HOME:-$HOME/.cache}/darknet-cmn/alexeyab-59596d78
+[[ -n ${ALEXEYAB_TREE:-} || ! -d $cached/src ]] || ALEXEYAB_TREE=$cached
+# Open MPI would take ob1 here anyway. Its other ways look for adapters first, 0.2 s in each process (libpsm2).
+export TREE ALEXEYAB_BUILD BUILD DARKNET CC SAN NP MPIEXEC ALEXEYAB_TREE=${ALEXEYAB_TREE:-} OMPI_MCA_pml=${OMPI_MCA_pml:-ob1}
