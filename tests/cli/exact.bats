@@ -241,38 +241,6 @@ has_newer() {
     losses out/mlp.json | cmp 1.losses
 }
 
-# slow_ranks: from here on each product takes rank $SLOW_RANK 40 ms longer; with `turns` 8 ms one rank of 3, another one every 2 s.
-slow_ranks() {
-    [[ -z $SAN ]] || skip 'a program that is checked takes no preloaded library'
-    cat >slow.c <<'END'
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
-
-void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb,
-                 float beta, float *c, int ldc)
-{
-    static void (*next)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK"), *slow = getenv("SLOW_RANK");
-
-    if (!next) {
-        *(void **)&next = dlsym(RTLD_NEXT, "cblas_sgemm");
-    }
-    next(order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-    if (rank && !strcmp(slow, "turns")) {
-        usleep(time(NULL) / 2 % 3 == atoi(rank) ? 8000 : 0);
-    } else if (rank && !strcmp(rank, slow)) {
-        usleep(40000);
-    }
-}
-END
-    gcc -Wall -O1 -fPIC -shared -o slow.so slow.c
-    mpiexec+=(-x LD_LIBRARY_PATH="$PWD" -x LD_PRELOAD=slow.so -x SLOW_RANK)
-}
-
 # bats test_tags=alexeyab
 @test "cmn_balance: one rank is slow, its micro-batches move to the others, and the bits stay; also resumed" {
     export CMN_DEBUG_CHECKPOINT_KEEP=99
@@ -287,8 +255,8 @@ END
     fi
     fails_clearly 'cmn_balance has no effect without cmn_exact=on' "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_balance auto
     exactly 1 mlp.cfg
-    slow_ranks
-    export SLOW_RANK=1
+    [[ -z $SAN ]] || skip 'a program that is checked takes no preloaded library'
+    slowed SLOW_RANK=1 SLOW_MS=40
     as_one 3 mlp.cfg -cmn_balance auto
     grep -E 'cmn_balance=auto: from iteration [0-9]+ on the ranks compute [1-4] 1 [1-4] of 6 micro-batches' train.log
     sent shm
@@ -296,7 +264,8 @@ END
     as_one 2 mlp.cfg -cmn_balance auto -cmn_checkpoint 7
     grep -E 'cmn_balance=auto: from iteration [0-9]+ on the ranks compute [45] [12] of 6 micro-batches' train.log
     rm out/mlp-21.checkpoint
-    SLOW_RANK=0 train_on 2 mlp.cfg -cmn_exact on -cmn_balance auto -cmn_checkpoint 7
+    slowed SLOW_RANK=0 SLOW_MS=40
+    train_on 2 mlp.cfg -cmn_exact on -cmn_balance auto -cmn_checkpoint 7
     grep 'resumed from out/mlp-14.checkpoint' train.log
     cmp 1.weights "out/mlp$FINAL.weights"
     sed -i 's/^subdivisions=.*/subdivisions=2/' mlp.cfg
@@ -315,10 +284,11 @@ END
             '[connected]' output=10 activation=linear '[softmax]'
     } >mlp.cfg
     exactly 1 mlp.cfg
-    slow_ranks
+    [[ -z $SAN ]] || skip 'a program that is checked takes no preloaded library'
+    slowed SLOW_RANK=turns SLOW_MS=8
     rm -r out
     mkdir out
-    SLOW_RANK=turns timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 3 "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 \
+    timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 3 "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 \
         -cmn_validate 0 -cmn_report_every 1 -cmn_exact on -cmn_balance auto >train.log 2>&1 3>&- &
     started=$!
     until gone "$started"; do

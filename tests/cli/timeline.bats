@@ -222,58 +222,18 @@ ends() {
     [[ $(grep -c '^cmn: asked to stop' err.txt) -eq 1 && -s out/endless$FINAL.weights ]]
 }
 
-# Rank 1 sleeps 100 ms in each product of matrices, or rank 0 as long before it gets its images: more than a busy machine keeps the
-# others from a core.
-slowed() {
-    cat >slow.c <<'END'
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-static void delay(const char *rank)
-{
-    const char *mine = getenv("OMPI_COMM_WORLD_RANK");
-
-    if (mine && !strcmp(mine, rank)) {
-        usleep(100000);
-    }
-}
-
-#ifdef COMPUTE
-void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b,
-                 int ldb, float beta, float *c, int ldc);
-void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b,
-                 int ldb, float beta, float *c, int ldc)
-{
-    __typeof__(cblas_sgemm) *real = (__typeof__(real))dlsym(RTLD_NEXT, "cblas_sgemm");
-
-    delay("1");
-    real(order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-}
-#else
-int pthread_join(unsigned long thread, void **value);
-int pthread_join(unsigned long thread, void **value)
-{
-    __typeof__(pthread_join) *real = (__typeof__(real))dlsym(RTLD_NEXT, "pthread_join");
-
-    delay("0");
-    return real(thread, value);
-}
-#endif
-END
+# straggles NAME=VALUE...: 100 ms are more than a busy machine keeps the others from a core.
+straggles() {
+    slowed SLOW_MS=100 "$@"
     mlp_cfg batch=10 max_batches=14 >slow.cfg    # 6 or 7 iterations an epoch, and a row
-    "${CC:-cc}" -O1 -fPIC -shared -D"$1" -o slow.so slow.c -ldl
-    timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 3 -x LD_LIBRARY_PATH="$PWD" -x LD_PRELOAD=slow.so "$DARKNET" classifier train \
-        small.data slow.cfg -cmn -cmn_seed 7 -cmn_validate 0 >out.txt 2>err.txt
+    darknet_on 3 classifier train small.data slow.cfg -cmn -cmn_seed 7 -cmn_validate 0 >out.txt 2>err.txt
     cat out.txt err.txt
 }
 
 @test "a rank that computes slowly is named, in the table and in the log" {
     not_offered 'own matrix products' # and no library's, which the test slows down
     [[ -z $SAN ]] || skip 'the sanitizers must be loaded first'
-    slowed COMPUTE
+    straggles SLOW_RANK=1
     host=$(hostname)
     grep -E "^  ms a step by rank: compute [0-9.]+ [0-9.]+ [0-9.]+, load .*, wait .*; straggler: rank 1@$host \(compute [0-9.]+, others [0-9.]+\)$" out.txt
     jq -e --arg host "$host" 'all(.[]; .straggler == {rank: 1, $host, by: "compute"})' out/slow.json
@@ -281,7 +241,7 @@ END
 
 @test "a rank that loads slowly is named" {
     [[ -z $SAN ]] || skip 'the sanitizers must be loaded first'
-    slowed LOAD
+    straggles SLOW_RANK=0 SLOW_LOADS=1
     grep -E '; straggler: rank 0@.* \(load [0-9.]+, others [0-9.]+\)$' out.txt
     jq -e 'all(.[]; .straggler.rank == 0 and .straggler.by == "load")' out/slow.json
 }

@@ -67,30 +67,9 @@ clocks_as_claimed() {
 @test "a slow rank of another node is named with its node" {
     [[ -z $SAN ]] || skip 'the sanitizers must be loaded first'
     not_offered 'own matrix products'
-    cat >slow.c <<'END'
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b,
-                 int ldb, float beta, float *c, int ldc);
-void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b,
-                 int ldb, float beta, float *c, int ldc)
-{
-    __typeof__(cblas_sgemm) *real = (__typeof__(real))dlsym(RTLD_NEXT, "cblas_sgemm");
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
-
-    if (rank && !strcmp(rank, "2")) {
-        usleep(100000);
-    }
-    real(order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-}
-END
-    "${CC:-cc}" -O1 -fPIC -shared -o slow.so slow.c -ldl
+    slowed SLOW_RANK=2 SLOW_MS=100
     mlp_cfg batch=20 max_batches=13 >slow.cfg
-    on 2+2 env LD_LIBRARY_PATH="$PWD" LD_PRELOAD=slow.so "$DARKNET" classifier train small.data slow.cfg -cmn \
+    on 2+2 "$DARKNET" classifier train small.data slow.cfg -cmn \
         -cmn_validate 0 >out.txt 2>err.txt
     cat out.txt err.txt
     grep -E '; straggler: rank 2@node2 \(compute ' out.txt
