@@ -75,7 +75,9 @@ static struct cmn_checkpoint_file *file_of(struct cmn_snapshot *s, unsigned char
     CHECK(!cmn_snapshot_describe(s, cJSON_CreateObject()) && !cmn_snapshot_seal(s, 7, part));
     *bytes = malloc(part[0].iov_len + part[1].iov_len + part[2].iov_len);
     for (int i = 0; i < CMN_SNAPSHOT_PARTS; i++) {
-        memcpy(*bytes + n, part[i].iov_base, part[i].iov_len);
+        if (part[i].iov_len) { /* an empty one has no memory */
+            memcpy(*bytes + n, part[i].iov_base, part[i].iov_len);
+        }
         n += part[i].iov_len;
     }
     f = cmn_checkpoint_parse(*bytes, n);

@@ -15,6 +15,7 @@
 
 #include "communicators/communicator.h"
 #include "config/pairs.h"
+#include "engine/convolution.h"
 #include "hooks/job.h"
 #include "trainer/nonfinite_policy.h"
 #include "trainer/trainer.h"
@@ -417,9 +418,11 @@ static int is_explained(const struct combination *c, const char *line)
         }
     }
     /* Or it is no pair: that communicator does not run, or does not overlap, on these nodes, which
-     * it says itself, or not with a variable. */
+     * it says itself, or not with a variable, or nothing here has bf16. */
     cmn_options_default(&o);
-    return strstr(line, "CMN_DEBUG_") || strstr(line, "cmn_overlap=on: communicator ") ||
+    return strstr(line, "CMN_DEBUG_") ||
+           (strstr(line, "cmn_mixed=bf16: this processor") && !cmn_convolution_use_bf16(0)) ||
+           strstr(line, "cmn_overlap=on: communicator ") ||
            cmn_communicator_refuses(cmn_communicator_find(value_of(c, "cmn_communicator")),
                                     &nodes[c->value[SHAPE]], &o);
 }

@@ -16,7 +16,9 @@ static unsigned char *sealed(struct cmn_snapshot *s, long iteration, size_t *n)
     assert_non_null(file);
     *n = 0;
     for (int i = 0; i < CMN_SNAPSHOT_PARTS; i++) {
-        memcpy(file + *n, part[i].iov_base, part[i].iov_len);
+        if (part[i].iov_len) { /* an empty one has no memory */
+            memcpy(file + *n, part[i].iov_base, part[i].iov_len);
+        }
         *n += part[i].iov_len;
     }
     cmn_snapshot_free(s);

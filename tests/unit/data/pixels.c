@@ -329,7 +329,7 @@ TEST(jpegs_of_all_kinds_have_their_pixels)
 static void put(int *n, unsigned value, int size)
 {
     for (int i = 0; i < size; i++) {
-        bytes[(*n)++] = (unsigned char)(value >> 8 * i);
+        bytes[(*n)++] = (unsigned char)((unsigned long)value >> 8 * i);
     }
 }
 
