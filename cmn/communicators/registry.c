@@ -10,13 +10,15 @@ extern const struct cmn_communicator cmn_communicator_two_dimensional;
 extern const struct cmn_communicator cmn_communicator_single_node;
 extern const struct cmn_communicator cmn_communicator_shm;
 extern const struct cmn_communicator cmn_communicator_pure_nccl;
+extern const struct cmn_communicator cmn_communicator_non_cuda_aware;
 extern const struct cmn_communicator cmn_communicator_dummy;
 
 static const struct cmn_communicator *const registry[] = {
     &cmn_communicator_naive,        &cmn_communicator_flat,
     &cmn_communicator_hierarchical, &cmn_communicator_two_dimensional,
     &cmn_communicator_single_node,  &cmn_communicator_shm,
-    &cmn_communicator_pure_nccl,    &cmn_communicator_dummy,
+    &cmn_communicator_pure_nccl,    &cmn_communicator_non_cuda_aware,
+    &cmn_communicator_dummy,
 };
 
 enum { COMMUNICATORS = sizeof registry / sizeof registry[0] };

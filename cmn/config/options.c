@@ -206,8 +206,6 @@ static const struct {
     {"cmn_onednn", "a program built with ONEDNN=0 to compute without oneDNN"},
     {"cmn_tf32", "NVIDIA_TF32_OVERRIDE=0 in the environment (docs/use/gpu.md)"},
     {"cmn_share_gpus", "no more ranks on a node than it has GPUs"},
-    {"cmn_communicator=non_cuda_aware",
-     "cmn_communicator=hierarchical, which does the same on GPUs"},
     {"cmn_data=root", "cmn_data=scatter, with cmn_cache_dir"},
 };
 

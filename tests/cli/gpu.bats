@@ -152,8 +152,6 @@ no_gpu() {
     mlp_cfg >mlp.cfg
     fails_clearly_on 2 'pure_nccl cannot be used here: built without NCCL: make GPU=1 NCCL=1' \
         classifier train small.data mlp.cfg -cmn -cmn_communicator pure_nccl
-    fails_clearly_on 2 'cmn_communicator=non_cuda_aware is no longer a value: use cmn_communicator=hierarchical' \
-        classifier train small.data mlp.cfg -cmn -cmn_communicator non_cuda_aware
     fails_clearly_on 2 'does not go with communicator naive: .*: use flat' \
         classifier train small.data mlp.cfg -cmn -cmn_communicator naive -cmn_compress fp16
     fails_clearly_on 2 '-gpus 0,1: with -cmn each rank trains on one device' \
