@@ -310,17 +310,20 @@ shows() {
 
 @test "a box of mpiexec about how ranks ended is shown only where nobody else says it" {
     dashes=------------------------------------------------------------
-    boxed() { echo "printf '%s\n' $dashes '$1' 'more of it' $dashes >&2; "; }
+    boxed() { printf %s "for line in $dashes '$1' 'more of it' $dashes; do echo \"\$line\" >&2; done; "; }
     primary='Primary job  terminated normally, but 1 process returned'
     aborted='MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD'
     killed='prterun noticed that process rank 1 with PID 7 on node b exited on signal 9 (Killed).'
     lost='ORTE has lost communication with a remote daemon.'
     code='mpiexec detected that one or more processes exited with non-zero status, thus causing'
     other='There are not enough slots available in the system to satisfy the 2'
-    for said in "$(boxed "$primary")$(boxed "$other")$(boxed "$killed")$(boxed "$lost")" \
-        "$(event failure 0@a 7 'rank 1 is gone')$(boxed "$other")$(boxed "$aborted")$(boxed "$code")" \
-        "kill -INT \$PPID; until grep -qs 'asked to save' cmn-run.log; do sleep 0.1; done; $(boxed "$primary")$(boxed "$other")" \
-        "$(event stop 0@a 7 '')$(boxed "$code")$(boxed "$other")"; do
+    local ends=(
+        "$(boxed "$primary")$(boxed "$other")$(boxed "$killed")$(boxed "$lost")"
+        "$(event failure 0@a 7 'rank 1 is gone')$(boxed "$other")$(boxed "$aborted")$(boxed "$code")"
+        "kill -INT \$PPID; until grep -qs 'asked to save' cmn-run.log; do sleep 0.1; done; $(boxed "$primary")$(boxed "$other")"
+        "$(event stop 0@a 7 '')$(boxed "$code")$(boxed "$other")"
+    )
+    for said in "${ends[@]}"; do
         stand_in "trap : USR1; echo first >&2; ${said}echo last >&2; exit 143"
         status=0
         PATH=$PWD/fake:$PATH timeout "$HANG_LIMIT" "$CMN_RUN" -n 2 -retries 0 "${train[@]}" 2>run.err || status=$?
