@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What sending less, or waiting less, costs in accuracy: real MNIST, the perceptron (3 epochs) and a convolutional network
-# with batch normalisation (1 epoch), the same seeds with every setting; validation accuracy after the last epoch. With the
-# communicator flat each rank is a node of its own to the compressors, so that one machine is enough. A setting that refuses to
-# work is printed with its reason. Asserts nothing.
+# Measures what sending less, or waiting less, costs in accuracy: the validation accuracy after the last epoch on MNIST, of the perceptron
+# (3 epochs) and of a convolutional network with batch normalisation (1 epoch), with the same seeds in every setting. With the
+# communicator flat each rank is a node of its own to the compressors, so one machine is enough. A setting that is refused gets a row
+# with the reason. Asserts nothing.
 # Usage: make bench-accuracy [NP=2] [SEEDS='1 2 3'] [NETS='mnist_mlp mnist_bn'] [COMMUNICATOR=flat] [ONLY=pattern of settings]
 set -euo pipefail
 
@@ -12,10 +12,9 @@ COMMUNICATOR=${COMMUNICATOR:-flat}
 ONLY=${ONLY:-.}
 read -ra seeds <<<"${SEEDS:-1 2 3}"
 read -ra nets <<<"${NETS:-mnist_mlp mnist_bn}"
-: "${DARKNET:?run this by make bench-accuracy}" "${MPIEXEC:?}"
-export OPENBLAS_NUM_THREADS=1
+. bench/common.bash
 
-# name | label | keys | the cfg's learning rate is divided by
+# The fields of a setting are: name | label | keys | divisor of the cfg's learning rate
 settings=(
     'fp32|fp32|'
     'fp16|fp16|-cmn_compress fp16'
@@ -31,8 +30,6 @@ settings=(
     'local2-double|local steps 2, double buffering|-cmn_local_steps 2 -cmn_double_buffering 1'
 )
 
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 sed "s|^backup.*|backup=$work/out|" cfg/mnist.data >"$work/bench.data"
 mkdir -p "$work/out"
 
@@ -68,18 +65,18 @@ for seed in "${seeds[@]}"; do
     done
 done
 
-echo "$NP ranks, $COMMUNICATOR, seeds ${seeds[*]}; per cent of the 10 000 validation images"
 for net in "${nets[@]}"; do
-    printf '\n%-28s %8s %8s %8s %16s   %s\n' "$net, $(tail -n 1 "$work/$net-fp32" | cut -f 2) steps" mean least most 'against fp32' 'each seed'
-    base=$(awk '{ s += $1 } END { print s / NR }' "$work/$net-fp32")
+    base=$(mean <"$work/$net-fp32")
     for line in "${chosen[@]}"; do
         IFS='|' read -r name label _ <<<"$line"
         if [[ -f $work/$net-$name.why ]]; then
-            printf '%-28s %s\n' "$label" "$(tr '\n' ' ' <"$work/$net-$name.why")"
+            row net "$net" setting "$label" mean "$(tr '\n' ' ' <"$work/$net-$name.why")"
             continue
         fi
-        awk -v label="$label" -v base="$base" '
-            { s += $1; if (NR == 1 || $1 < low) low = $1; if (NR == 1 || $1 > high) high = $1; all = all sprintf(" %.2f", $1) }
-            END { printf "%-28s %8.2f %8.2f %8.2f %+9.2f points  %s\n", label, s / NR, low, high, s / NR - base, all }' "$work/$net-$name"
+        mean=$(mean <"$work/$net-$name")
+        row net "$net" setting "$label" mean "$mean" 'against fp32' "$(awk -v a="$mean" -v b="$base" 'BEGIN { printf "%+.2f points", a - b }')" \
+            'each seed' "$(cut -f 1 "$work/$net-$name" | xargs)" steps "$(tail -n 1 "$work/$net-$name" | cut -f 2)"
     done
 done
+SEEDS=${seeds[*]}
+results accuracy NP COMMUNICATOR SEEDS

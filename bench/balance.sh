@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What cmn_balance gains where the last rank gets PERCENT of a core, by a control group of its own: steps a second with equal parts and with
-# balanced ones, beside the sum of what the ranks do alone. MNIST's perceptron in 24 micro-batches of 50 images. Asserts nothing.
+# Measures what cmn_balance gains where a control group gives the last rank PERCENT of a core: steps a second with equal and with balanced
+# parts, beside the sum of what the ranks do by themselves. The net is MNIST's perceptron in 24 micro-batches of 50 images. Asserts nothing.
 # Usage, as root: make bench-balance [RUNS=5] [STEPS=60] [NP=2] [PERCENT=50] [WARM=40]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,7 +9,7 @@ RUNS=${RUNS:-5} STEPS=${STEPS:-60} NP=${NP:-2} WARM=${WARM:-40} PERCENT=${PERCEN
 . bench/common.bash
 mnist_of 6000
 
-# A short period, so that a micro-batch is slow and not a step now and then.
+# The group's period is short, so that each micro-batch is slow, and not one step now and then.
 group=
 for root in /sys/fs/cgroup/cpu /sys/fs/cgroup; do
     [[ -w $root/cgroup.procs ]] || continue
@@ -47,11 +47,8 @@ for ((r = 1; r <= RUNS; r++)); do
     steps balanced "$NP" $((NP - 1)) -cmn_balance auto
 done
 
-echo "$(machine); $RUNS runs of $STEPS steps, $NP ranks, the last with $PERCENT % of a core; median (least to most)"
 for name in fast slow equal balanced; do
-    echo "$name: steps a second $(three <"$work/$name")"
+    paste "$work/fast" "$work/slow" | awk -v others=$((NP - 1)) '{ print others * $1 + $2 }' >"$work/sum"
+    row '' "$name" 'steps a second' "$(three <"$work/$name")" "of the sum of the ranks' own" "$(ratios "$work/$name" "$work/sum" | three)"
 done
-for name in equal balanced; do
-    paste "$work/$name" "$work/fast" "$work/slow" | awk -v others=$((NP - 1)) '{ print $1 / (others * $2 + $3) }' |
-        echo "$name / sum of the ranks' own speeds: $(three)"
-done
+results balance RUNS STEPS NP PERCENT

@@ -1,6 +1,6 @@
-# Measurements: ratios within one run, asserted by nothing. bench/README.md has what they printed, and where.
+# Measurements: ratios within one run, asserted by nothing. Each writes a file of bench/results/, of which bench/README.md is made.
 
-.PHONY: bench bench-link bench-slow-link bench-accuracy bench-timeline bench-large-batch bench-batch-norm bench-exact bench-balance bench-data bench-reliability bench-faults bench-peers simulate simulate-check
+.PHONY: bench bench-link bench-slow-link bench-accuracy bench-timeline bench-large-batch bench-batch-norm bench-exact bench-balance bench-data bench-reliability bench-faults bench-peers bench-mixed bench-docs simulate simulate-check
 
 bench: all mnist ## Measure speed against the no-communication baseline; see bench/README.md
 	@$(TEST_ENV) bench/run.sh
@@ -14,17 +14,15 @@ bench-slow-link: all mnist ## Measure training over a slow link: overlap, compre
 bench-accuracy: all mnist ## Measure what compressors, double buffering and local steps cost in accuracy
 	@$(TEST_ENV) bench/accuracy.sh
 
-bench-timeline: all mnist ## Measure what cmn_timeline costs
-	@$(TEST_ENV) bench/timeline.sh
-
 bench-large-batch: all mnist ## Measure what a large batch costs in accuracy, and what linear scaling and LARS win back
 	@$(TEST_ENV) bench/large-batch.sh
 
-bench-batch-norm: all mnist ## Measure what batch normalisation over all ranks costs a step
-	@$(TEST_ENV) bench/batch-norm.sh
-
-bench-exact: all mnist ## Measure what cmn_exact costs a step
-	@$(TEST_ENV) bench/exact.sh
+bench-batch-norm: ## Measure what batch normalisation over all ranks costs a step
+bench-exact: ## Measure what cmn_exact costs a step
+bench-timeline: ## Measure what cmn_timeline costs a step
+bench-reliability: ## Measure what checkpoints, checks, clipping and an average cost a step
+bench-batch-norm bench-exact bench-timeline bench-reliability: bench-%: all mnist
+	@$(TEST_ENV) bench/step-cost.sh $*
 
 bench-balance: all mnist ## Measure what cmn_balance gains where one rank is slow (as root)
 	@$(TEST_ENV) bench/balance.sh
@@ -32,14 +30,18 @@ bench-balance: all mnist ## Measure what cmn_balance gains where one rank is slo
 bench-data: all mnist ## Measure what decoded images take of a node's memory, and cmn_data=scatter against rsync (WHAT, RATE)
 	@$(TEST_ENV) bench/data.sh
 
-bench-reliability: all mnist ## Measure what checkpoints, comparing the weights and looking for NaN cost a step
-	@$(TEST_ENV) bench/reliability.sh
-
 bench-faults: all mnist ## Measure how long faults take to their message and to the end, and what they leave (TRIES=20)
 	@$(TEST_ENV) bench/faults.sh
 
-bench-peers: all mnist build/cpu/canvases $(B)/products ## Measure the same work by PyTorch DDP and ChainerMN, where installed (CHAINER=dir, CHART=file.svg)
+bench-peers: all mnist build/cpu/canvases $(B)/products ## Measure the same work by PyTorch DDP and ChainerMN, where installed (CHAINER=dir)
 	@$(TEST_ENV) bench/peers.sh
+
+bench-mixed: all mnist ## Compare the loss in bf16 with that in 32 bits
+	@$(TEST_ENV) bench/mixed.sh
+
+bench-docs: all ## Write the tables of bench/README.md, and the charts, anew from bench/results/
+	@setup/reference.sh tables '$(B)/bin' bench/README.md
+	@bench/charts.sh
 
 $(B)/products: bench/products.c $(B)/flags-cmn
 	$(say) CC $<

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What benchmarks of single steps have in common: variants of one training take turns, so that all see the same machine.
-# The caller sets RUNS, STEPS, NP and WARM first; "$work" is a folder that is removed with the caller.
+# The scripts of bench/ share these functions. The variants of a measurement take turns, so that all see the same machine. The caller sets NP and
+# WARM before it calls `train`; "$work" is a folder that is removed with the caller.
 
 : "${DARKNET:=$PWD/bin/darknet}"
 if [[ -z ${MPIEXEC:-} ]]; then
@@ -9,16 +9,17 @@ if [[ -z ${MPIEXEC:-} ]]; then
 fi
 export OPENBLAS_NUM_THREADS=1
 
+repo=$PWD versions=() called="${0#"$PWD/"}${*:+ $*}"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# mnist_of N: bench.data in the work folder, with N images: few enough that all are decoded and cached before the warm-up ends.
+# mnist_of N: writes bench.data to the work folder. Its N images are few enough that all are decoded and cached before the warm-up ends.
 mnist_of() {
     awk -v n="$1" 'NR % 10 == 1 && ++kept <= n' data/mnist/train.list >"$work/train.list"
     sed -e "s|^train.*|train=$work/train.list|" -e "s|^backup.*|backup=$work/out|" cfg/mnist.data >"$work/bench.data"
 }
 
-# train CFG STEPS ARGUMENTS...: trains so many steps after the warm-up, a classifier or a `driver`; the log is log.json.
+# train CFG STEPS ARGUMENTS...: trains a classifier, or what `driver` names, for so many steps after the warm-up. The log is log.json.
 train() {
     local cfg=$1 steps=$2
     shift 2
@@ -33,21 +34,64 @@ train() {
     fi
 }
 
-# ms_a_step STEPS: of the last training. The first row ends the warm-up; the other rows cover the steps.
+# ms_a_step STEPS: prints the milliseconds of a step of the last training. The first row ends the warm-up; the other rows cover the steps.
 ms_a_step() {
     jq -r --argjson steps "$1" '(last.elapsed_time - .[0].elapsed_time) / $steps * 1000' "$work/log.json"
 }
 
-# median of the numbers on standard input
+# Prints the median of the numbers on the standard input.
 median() {
     sort -g | awk '{ x[NR] = $1 } END { m = int((NR + 1) / 2); if (NR) print NR % 2 ? x[m] : (x[m] + x[m + 1]) / 2 }'
 }
 
-# median, least and most of the numbers on standard input
+# Prints the mean of the first numbers on the lines of the standard input.
+mean() {
+    awk '{ sum += $1 } END { printf "%.2f", sum / NR }'
+}
+
+# Prints median, least and most of the first numbers on the lines of the standard input.
 three() {
     sort -g | awk '{ x[NR] = $1 } END { m = int((NR + 1) / 2); printf "%.3f (%.3f to %.3f)", NR % 2 ? x[m] : (x[m] + x[m + 1]) / 2, x[1], x[NR] }'
 }
 
-machine() {
-    echo "machine: $(awk -F': *' '/^model name/ { print $2; exit }' /proc/cpuinfo), $(nproc) cores, load $(cut -d ' ' -f 1 /proc/loadavg)"
+# ratios ONE OTHER: prints the first column of the one file as multiples of that in the other, line by line: drift of the machine cancels.
+ratios() {
+    paste "$1" "$2" | awk '{ print $1 / $(NF / 2 + 1) }'
+}
+
+# least ONE OTHER: prints the least first number of the one file as a multiple of that in the other.
+least() {
+    echo "$(sort -g "$1" | awk 'NR == 1 { print $1 }') $(sort -g "$2" | awk 'NR == 1 { print $1 }')" | awk '{ printf "%.3f", $1 / $2 }'
+}
+
+percent() {
+    awk '{ printf "%.1f %%", 100 * $1 }'
+}
+
+# row COLUMN CELL...: adds a row to the results. The first one has all columns.
+row() {
+    jq -nc '$ARGS.positional as $of | [range(0; $of | length; 2) | {($of[.]): ($of[. + 1] | tonumber? // .)}] | add' --args -- "$@" >>"$work/rows"
+}
+
+# results NAME VARIABLE...: writes bench/results/NAME.json, or NAME.json in the folder RESULTS, and prints its table. The variables are
+# those that decide what is measured.
+results() {
+    local to=${RESULTS:-$repo/bench/results}/$1.json set='' name
+    for name in "${@:2}"; do
+        [[ -z ${!name-} ]] || set+="$name='${!name}' "
+    done
+    mkdir -p "${to%/*}"
+    {
+        git -C "$repo" describe --always --dirty 2>/dev/null || true
+        cc --version | sed -n 1p
+        "$DARKNET" --version | sed -E '1d; s/^([^0-9]*[0-9.]+).*/\1/'
+        printf '%s\n' "${versions[@]}"
+    } |
+        jq -nrR --slurpfile rows "$work/rows" --arg command "$set$called" --arg date "$(date -u +%F)" \
+            --arg processor "$(awk -F': *' '/^model name/ { print $2; exit }' /proc/cpuinfo)" --argjson cores "$(nproc)" \
+            --argjson memory "$(awk '/^MemTotal/ { printf "%.0f", $2 / 1048576 }' /proc/meminfo)" --argjson load "$(cut -d ' ' -f 1 /proc/loadavg)" \
+            '{$command, $date, machine: {$processor, $cores, $memory, $load}, versions: [inputs | select(. != "")]} |
+                "\(tojson[:-1]), \"rows\": [", ($rows | map(tojson) | join(",\n")), "]}"' >"$to"
+    rm "$work/rows"
+    jq -rf "$repo/bench/table.jq" "$to"
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# memory: what decoded images take of a node's memory where NP ranks share one cache (cmn_cache_mb), and where each has its own:
-# they work in folders of their own then, so that a name need not be the same image. MNIST, EPOCHS epochs.
-# hosts: seconds until another host has the files of rank 0's host (cmn_data=scatter), against rsync, which a daemon on that host
-# takes: FILES small ones (images of MNIST) and PICTURES of 1 MB. The hosts are namespaces of this machine (tests/hosts/cluster.bash).
+# memory: measures what the decoded images of MNIST take of a node's memory during EPOCHS epochs, where NP ranks share one cache
+# (cmn_cache_mb), and where each has its own. For the latter the ranks work in different folders, so a name need not be the same image.
+# hosts: measures the seconds until another host has the files of rank 0's host, by cmn_data=scatter and by rsync to a daemon there: FILES
+# small ones (images of MNIST) and PICTURES of 1 MB. The hosts are namespaces of this machine (tests/hosts/cluster.bash).
 # Asserts nothing.
 # Usage: make bench-data [WHAT='memory hosts'] [NP=4] [EPOCHS=4] [RUNS=3] [FILES=20000] [PICTURES=300] [RATE=1gbit]
 set -euo pipefail
@@ -16,7 +16,6 @@ FILES=${FILES:-20000} PICTURES=${PICTURES:-300} RATE=${RATE:-1gbit}
 
 sed "s|^train.*|train=$PWD/data/mnist/train.list|; s|^backup.*|backup=$work/out|" cfg/mnist.data >"$work/bench.data"
 
-images=$(wc -l <data/mnist/train.list)
 sed -i "s|^data/|$PWD/data/|" "$work/bench.data"
 awk -v epochs="$EPOCHS" '/^max_batches|^cmn_epochs/ { next } { print } /^\[net\]/ { print "max_batches=1000000000\ncmn_epochs=" epochs }' \
     cfg/mnist_mlp.cfg >"$work/net.cfg"
@@ -28,7 +27,7 @@ printf '%s\n' '#!/bin/sh' "echo \$\$ >>'$work/pids'" '[ "$CACHE" != own ] || cd 
     "exec '$DARKNET' \"\$@\"" >"$work/rank"
 chmod +x "$work/rank"
 
-# KiB of the memory files of all ranks' caches, each once
+# Prints the KiB of the memory files of all ranks' caches. Each file counts once.
 cache_kib() {
     local pid fd
     while read -r pid; do
@@ -63,10 +62,10 @@ memory() {
         measure node
         measure own
     done
-    echo "$NP ranks, $EPOCHS epochs of $images images:"
     for name in node own; do
-        echo "$name: MiB of decoded images and their index $(three <"$work/$name-mib"), seconds $(three <"$work/$name-seconds")"
+        row 'a cache for each' "$name" 'MiB of decoded images and their index' "$(three <"$work/$name-mib")" seconds "$(three <"$work/$name-seconds")"
     done
+    results data-memory NP EPOCHS RUNS
 }
 
 # ---- hosts ----
@@ -74,7 +73,7 @@ memory() {
 # shellcheck source=tests/hosts/cluster.bash
 . tests/hosts/cluster.bash
 
-# make_files: folders small and large below $work/files, and a list of each.
+# Makes the folders small and large in $work/files, and a list of each.
 make_files() {
     local i
     mkdir -p "$work/files/small" "$work/files/large" "$work/cache" "$work/empty"
@@ -91,7 +90,7 @@ make_files() {
     printf '%s\n' 'use chroot = no' 'uid = 0' 'gid = 0' '[cache]' "path = $work/cache" 'read only = no' >"$work/rsyncd.conf"
 }
 
-# by_rsync SET, by_scatter SET: append the seconds.
+# by_rsync SET, by_scatter SET: append the seconds of one transfer.
 by_rsync() {
     local start
     rm -rf "$work/cache" && mkdir "$work/cache"
@@ -125,12 +124,12 @@ hosts() {
         done
     done
     for set in small large; do
-        echo "$(wc -l <"$work/$set.list") $set files, $(du -sb "$work/files/$set" | cut -f 1) bytes, link $RATE: scatter $(three <"$work/$set-scatter") s," \
-            "rsync $(three <"$work/$set-rsync") s, ratio $(paste "$work/$set-scatter" "$work/$set-rsync" | awk '{ print $1 / $2 }' | three)"
+        row files "$(wc -l <"$work/$set.list"), $(du -sb "$work/files/$set" | cut -f 1) bytes" scatter "$(three <"$work/$set-scatter") s" \
+            rsync "$(three <"$work/$set-rsync") s" ratio "$(ratios "$work/$set-scatter" "$work/$set-rsync" | three)"
     done
+    results data-hosts RUNS RATE
 }
 
-echo "$(machine); $RUNS runs; median (least to most)"
 for part in $WHAT; do
     case $part in
         memory | hosts) "$part" ;;

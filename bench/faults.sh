@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# faults.sh [FAULT...]: what goes wrong in a training under plain mpiexec, TRIES times each at random moments: how long it takes
-# to the message and to the end of all processes, mpiexec's status, and what is left. Prints a table in Markdown. Asserts nothing.
+# faults.sh [FAULT...]: lets each fault happen to a training under plain mpiexec TRIES times, at random moments. Measures how long it
+# takes to the message and to the end of all processes, and notes mpiexec's status and what is left. Asserts nothing.
 #
 #   ctrl-c   SIGINT to mpiexec         kill   SIGKILL of a rank         link      a node's link is cut (emulated nodes; root)
 #   term     SIGTERM to mpiexec        stop   SIGSTOP of a rank         launcher  SIGKILL of mpiexec
@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 TRIES=${TRIES:-20}
-# What lies in /dev/shm is then this script's own.
+# In a mount namespace of its own, the script has made everything in /dev/shm itself.
 if [[ -z ${FAULTS_ALONE:-} && $(id -u) -eq 0 ]] && unshare --mount true 2>/dev/null; then
     FAULTS_ALONE=1 exec unshare --mount --propagation private "$0" "$@"
 fi
@@ -19,7 +19,7 @@ fi
 . bench/common.bash
 . tests/hosts/cluster.bash
 (($#)) || set -- ctrl-c term kill stop link launcher
-# mpiexec's own time between SIGTERM and SIGKILL, and not the Makefile's.
+# The time between SIGTERM and SIGKILL is mpiexec's default, and not the Makefile's.
 unset OMPI_MCA_odls_base_sigkill_timeout
 export TMPDIR=$work/tmp
 mkdir "$TMPDIR"
@@ -35,11 +35,14 @@ now() {
     echo $((${EPOCHREALTIME/[^0-9]/} / 1000))
 }
 
+# seconds FILE: prints the median and the most, and of how many tries where these are not all.
 seconds() {
-    sort -n | awk '{ x[NR] = $1 } END { if (!NR) print "–"; else printf "%.2f, %.2f", x[int((NR + 1) / 2)] / 1000, x[NR] / 1000 }'
+    sort -n "$1" | awk -v tries="$TRIES" '{ x[NR] = $1 } END {
+        if (NR) printf "%.2f, %.2f", x[int((NR + 1) / 2)] / 1000, x[NR] / 1000
+        if (NR && NR < tries) printf "; %d of %d", NR, tries }'
 }
 
-# Process numbers of the ranks.
+# Prints the process numbers of the ranks.
 ranks() {
     local pid
     if [[ $fault == link ]]; then
@@ -60,7 +63,7 @@ alive() {
     return 1
 }
 
-# mpiexec, or a rank. A cluster has process numbers of its own.
+# Succeeds if mpiexec or a rank runs. A cluster has process numbers of its own.
 any_runs() {
     if [[ $fault == link ]]; then
         alive "$started" || [[ -n $(cluster_left) ]]
@@ -174,16 +177,12 @@ counts() {
         if (n != tries) printf " (%d)", n } END { if (!NR) printf "nothing" }'
 }
 
-echo "$(machine); $(mpiexec --version | head -n 1); $TRIES tries each, 2 ranks"
-echo
-echo '| fault | message after, s (median, most) | all ended after, s | status | intact, of '"$TRIES"' | left (times) |'
-echo '|---|---|---|---|---|---|'
 for fault; do
     : >said; : >ended; : >status; : >left; : >intact
     for ((i = 0; i < TRIES; i++)); do
         try || continue 2
     done
-    echo "| $fault | $(seconds <said)$([[ $(wc -l <said) -eq $TRIES || $fault == launcher ]] || echo "; $(wc -l <said) of $TRIES") |" \
-        "$(seconds <ended)$([[ $(wc -l <ended) -eq $TRIES ]] || echo "; $(wc -l <ended) of $TRIES") | $(counts status) |" \
-        "$(counts intact) | $(counts left) |"
+    row fault "$fault" 'message after, s (median, most)' "$(seconds said)" 'all ended after, s' "$(seconds ended)" \
+        status "$(counts status)" intact "$(counts intact)" 'left (times)' "$(counts left)"
 done
+results faults TRIES

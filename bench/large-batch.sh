@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What a large batch costs in accuracy, and what wins it back (docs/use/batch.md): the MNIST perceptron at the batch of its cfg, and at
-# BATCH images over all ranks, plain, with cmn_scale_lr=linear, and with cmn_lars; the same seeds with every setting; validation accuracy
-# after the last epoch. Asserts nothing.
+# Measures what a large batch costs in accuracy, and what wins it back (docs/use/batch.md): the validation accuracy of the MNIST perceptron
+# after the last epoch, at the batch of its cfg, and at BATCH images over all ranks, plain, with cmn_scale_lr=linear, and with cmn_lars.
+# Every setting has the same seeds. Asserts nothing.
 # Usage: make bench-large-batch [NP=2] [BATCH=2048] [SEEDS='1 2 3'] [ONLY=pattern of settings]
 set -euo pipefail
 
@@ -10,8 +10,7 @@ NP=${NP:-2}
 BATCH=${BATCH:-2048}
 ONLY=${ONLY:-.*}
 read -ra seeds <<<"${SEEDS:-1 2 3}"
-: "${DARKNET:?run this by make bench-large-batch}" "${MPIEXEC:?}"
-export OPENBLAS_NUM_THREADS=1
+. bench/common.bash
 
 of_cfg() {
     sed -n "s/^$1=//p" cfg/mnist_mlp.cfg
@@ -19,7 +18,7 @@ of_cfg() {
 own=$(of_cfg batch) rate=$(of_cfg learning_rate) epochs=$(of_cfg cmn_epochs)
 fifth=$((epochs * 60000 / BATCH / 5)) # iterations
 
-# name | label | batch of all ranks | rate for a batch of the cfg | burn_in | epochs | keys
+# The fields of a setting are: name | label | batch of all ranks | rate for a batch of the cfg | burn_in | epochs | keys
 settings=(
     "own|batch $own, as the cfg says|$own|$rate|0|$epochs|"
     "plain|batch $BATCH, nothing else|$BATCH|$rate|0|$epochs|"
@@ -33,8 +32,6 @@ settings=(
     "low-linear|rate 0.05, batch $((4 * own)), linear|$((4 * own))|0.05|0|$epochs|-cmn_scale_lr linear"
 )
 
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 sed "s|^backup.*|backup=$work/out|" cfg/mnist.data >"$work/bench.data"
 mkdir -p "$work/out"
 
@@ -45,8 +42,8 @@ run() {
     rm -f "$work"/out/*.weights "$work/log.json"
     sed -e "s/^batch=.*/batch=$batch\nburn_in=$burn_in/; s/^learning_rate=.*/learning_rate=$rate/" \
         -e "s/^cmn_epochs=.*/cmn_epochs=$epochs/" cfg/mnist_mlp.cfg >"$work/net.cfg"
-    # Linear scaling is for batches of one rank, and for the ranks: the first is done here, as a person would. Without it
-    # the batch of all ranks is divided, which is the same.
+    # cmn_scale_lr=linear scales by the number of ranks. Scaling for another batch of one rank is up to the user, and is done here.
+    # The other settings divide the batch of all ranks, which gives the same batch.
     if [[ $keys == *linear* ]]; then
         rate=$(awk -v rate="$rate" -v own="$own" -v one=$((batch / NP)) 'BEGIN { print rate * one / own }')
         sed -i "s/^batch=.*/batch=$((batch / NP))/; s/^learning_rate=.*/learning_rate=$rate/" "$work/net.cfg"
@@ -68,12 +65,11 @@ for seed in "${seeds[@]}"; do
     done
 done
 
-echo "mnist_mlp on $NP ranks, seeds ${seeds[*]}; per cent of the 10 000 validation images"
-printf '%-42s %10s %8s %8s %8s   %s\n' '' iterations mean least most 'each seed'
 for setting in "${settings[@]}"; do
     IFS='|' read -r name label _ <<<"$setting"
-    [[ -f $work/$name ]] || continue
-    awk -v label="$label" '
-        { s += $1; if (NR == 1 || $1 < low) low = $1; if (NR == 1 || $1 > high) high = $1; all = all sprintf(" %.2f", $1) }
-        END { printf "%-42s %10d %8.2f %8.2f %8.2f  %s\n", label, $2, s / NR, low, high, all }' "$work/$name"
+    [[ ! -f $work/$name ]] ||
+        row '' "$label" iterations "$(tail -n 1 "$work/$name" | cut -f 2)" mean "$(mean <"$work/$name")" \
+            'each seed' "$(cut -f 1 "$work/$name" | xargs)"
 done
+SEEDS=${seeds[*]}
+results large-batch NP BATCH SEEDS

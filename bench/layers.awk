@@ -1,5 +1,5 @@
-# layers.awk NET.cfg: for each layer of the cfg that has weights a line "FLOATS OPERATIONS", those of its gradients and of
-# its forward pass for one image. bench/simulate.sh reads them.
+# layers.awk NET.cfg: prints a line "FLOATS OPERATIONS" for each layer of the cfg that has weights: the floats of its gradients, and the
+# operations of its forward pass for one image. bench/simulate.sh reads them.
 
 function end_section(    i, n, in_c, p, k, from) {
     if (type == "net") {

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# The same work by darknet-cmn, by PyTorch's DistributedDataParallel and by ChainerMN, in turn, so that all see the same machine:
-# images/s on 1 to as many ranks as there are cores, and of one process with a thread for each core; and, for the perceptron, of its
-# products alone. A step has the same number of images in all, whoever divides them. A peer that is not installed is left out, and said.
-# Medians of RUNS runs. Asserts nothing.
-# With LINK the two ranks are on two nodes, namespaces of this machine (tests/hosts/cluster.bash), and so fast is the link between them;
-# then what sends less is compared, too.
-# Usage: make bench-peers [RUNS=5] [NETS='mlp cifar yolo'] [CHART=file.svg] [LINK=1gbit]
+# Measures the same work by darknet-cmn, by PyTorch's DistributedDataParallel and by ChainerMN: images/s on 1 to as many ranks as there
+# are cores, and of one process with a thread for each core; for the perceptron, also of its matrix products by themselves. A step has the
+# same number of images in all. A peer that is not installed is left out, and a line says so. Asserts nothing.
+# With LINK the two ranks are on two nodes, namespaces of this machine (tests/hosts/cluster.bash), which are joined by a link of that
+# rate; then ways to send less are compared, too.
+# Usage: make bench-peers [RUNS=5] [NETS='mlp cifar yolo'] [LINK=1gbit]
 # Debian's python3-torch is PyTorch; CHAINER=dir names a tree of Chainer 7 (it needs python3-numpy, -mpi4py, -filelock, -six).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,7 +21,7 @@ if [[ -n $LINK ]]; then
     cluster_throttle "$LINK"
     cluster_job 1+1
     export MASTER_ADDR=10.77.0.1 GLOO_SOCKET_IFNAME=eth0
-    { # mpiexec -n 2 of what common.bash calls
+    { # common.bash calls this in place of mpiexec -n 2
         echo '#!/bin/sh'
         printf 'shift 2; exec'
         printf ' %q' "${job[@]}" -x MASTER_ADDR -x GLOO_SOCKET_IFNAME -x OPENBLAS_NUM_THREADS -x OMP_NUM_THREADS
@@ -33,12 +32,11 @@ if [[ -n $LINK ]]; then
     MPIEXEC=$work/mpiexec
 fi
 
-# Images a step, steps, steps of the warm-up.
+# These are the images of a step, the steps, and those of the warm-up.
 declare -A images=([mlp]=200 [cifar]=16 [yolo]=8) counted=([mlp]=200 [cifar]=5 [yolo]=10) before=([mlp]=40 [cifar]=2 [yolo]=2)
-declare -A title=([mlp]='perceptron 784-1000-1000-10, 200 images a step' [cifar]="cifar.cfg's convolutions, 16 images a step"
-    [yolo]='yolov3-tiny at 224 × 224, 8 images a step')
+declare -A title=([mlp]=perceptron [cifar]="cifar.cfg's convolutions" [yolo]='yolov3-tiny at 224 × 224')
 
-# cfg_of NET: writes what `train` of common.bash reads, and sets its driver. Few images: all are cached before the warm-up ends.
+# cfg_of NET: writes what `train` of common.bash reads, and sets its driver. The images are few enough that all are cached before the warm-up ends.
 cfg_of() {
     local source=$BUILD/../darknet/cfg/cifar.cfg
     driver=classifier
@@ -82,17 +80,19 @@ ddp_fp16() { peer ddp "$@" best fp16; }
 ddp_powersgd() { peer ddp "$@" best powersgd; }
 chainermn() { peer chainermn "$@"; }
 
-# The products of the perceptron alone: what no program can exceed that calls OpenBLAS for them.
+# Prints the images/s of the perceptron's matrix products by themselves, which no program exceeds that calls OpenBLAS for them.
 bound() {
     # shellcheck disable=SC2086
     OPENBLAS_NUM_THREADS=$3 $MPIEXEC -n "$2" "$BUILD/products" $((images[$1] / $2)) "${counted[$1]}" 784 1000 1000 10
 }
 
 declare -A name=([ours]=darknet-cmn [ours_bf16]='darknet-cmn, bf16' [ours_fp16]='darknet-cmn, sends fp16' [ours_powersgd]='darknet-cmn, PowerSGD'
-    [bound]='its products alone' [ddp]='PyTorch DDP' [chainermn]=ChainerMN)
+    [bound]='its products by themselves' [ddp]='PyTorch DDP, as its tutorial has it' [ddp_best]='PyTorch DDP, its best' [ddp_bf16]='PyTorch DDP, bf16'
+    [ddp_compiled]='PyTorch DDP, compiled' [ddp_compiled_bf16]='PyTorch DDP, compiled, bf16' [ddp_fp16]='PyTorch DDP, sends fp16'
+    [ddp_powersgd]='PyTorch DDP, PowerSGD' [chainermn]=ChainerMN)
 peers=()
 if "$PYTHON" -c 'import torch.distributed' 2>/dev/null; then
-    # PyTorch 1 compiles nothing, and its hook for PowerSGD needs a GPU. To compile needs Debian's g++, python3-setuptools, libtorch-dev.
+    # PyTorch 1 compiles nothing, and its hook for PowerSGD needs a GPU. torch.compile needs Debian's g++, python3-setuptools, libtorch-dev.
     is_new() { "$PYTHON" -c 'import sys, torch; sys.exit(torch.__version__ < "2")'; }
     peers+=(ddp ddp_best ddp_bf16)
     if [[ -n $LINK ]]; then
@@ -101,23 +101,19 @@ if "$PYTHON" -c 'import torch.distributed' 2>/dev/null; then
     elif is_new && "$PYTHON" -c 'import setuptools.command' 2>"$work/errors" && type g++ >"$work/errors"; then
         peers+=(ddp_compiled ddp_compiled_bf16)
     fi
-    name[ddp]="PyTorch $("$PYTHON" -c 'import torch; print(torch.__version__)') DDP"
-    name[ddp_best]="${name[ddp]}, its best" name[ddp_bf16]="${name[ddp]}, bf16"
-    name[ddp_compiled]="${name[ddp]}, compiled" name[ddp_compiled_bf16]="${name[ddp]}, compiled, bf16"
-    name[ddp_fp16]="${name[ddp]}, sends fp16" name[ddp_powersgd]="${name[ddp]}, PowerSGD"
+    versions+=("PyTorch $("$PYTHON" -c 'import torch; print(torch.__version__)')")
 else
-    echo 'PyTorch is left out: install python3-torch'
+    echo 'PyTorch is left out: install python3-torch' >&2
 fi
 if PYTHONPATH=${CHAINER:-} "$PYTHON" -c 'import filelock, mpi4py, chainermn' 2>"$work/errors"; then
     peers+=(chainermn)
 else
-    echo "ChainerMN is left out: CHAINER=dir names no tree that works ($(tail -n 1 "$work/errors"))"
+    echo "ChainerMN is left out: CHAINER=dir names no tree that works ($(tail -n 1 "$work/errors"))" >&2
 fi
 
 ranks=2
 [[ -n $LINK ]] || ranks=$(for ((n = 1; n <= CORES; n *= 2)); do echo "$n"; done)
 
-machine
 for net in $NETS; do
     cfg_of "$net"
     programs=(ours)
@@ -137,52 +133,26 @@ for net in $NETS; do
             [[ -n $LINK ]] || "$program" "$net" 1 "$CORES" >>"$work/$net.$program.1.$CORES"
         done
     done
-    echo
-    echo "${title[$net]}: images/s, medians of $RUNS runs; of darknet-cmn's with as many"
-    for program in "${programs[@]}"; do
-        for n in $ranks; do
-            printf '%-32s %2d ranks, 1 thread   %9.1f %6.2f\n' "${name[$program]}" "$n" "$(median <"$work/$net.$program.$n.1")" \
-                "$(paste "$work/$net.$program.$n.1" "$work/$net.ours.$n.1" | awk '{ print $1 / $2 }' | median)"
-        done
-        [[ -z $LINK ]] || continue
-        printf '%-32s  1 process, %d threads %8.1f %6.2f\n' "${name[$program]}" "$CORES" "$(median <"$work/$net.$program.1.$CORES")" \
-            "$(paste "$work/$net.$program.1.$CORES" "$work/$net.ours.$CORES.1" | awk '{ print $1 / $2 }' | median)"
-    done
 done
 
-if [[ -n ${CHART:-} ]]; then
-    drawn=() # each at its best
-    for program in "${programs[@]}"; do
-        [[ $program == bound || $program == ddp ]] || drawn+=("$program")
-    done
-    programs=("${drawn[@]}")
+# cell PROGRAM NET RANKS THREADS: prints images/s and, in brackets, those of darknet-cmn in the same precision on as many cores as a
+# multiple.
+cell() {
+    local file="$work/$2.$1.$3.$4" ours=ours
+    [[ -s $file ]] || return 0
+    [[ $1 != *bf16 || ! -s $work/$2.ours_bf16.1.1 ]] || ours=ours_bf16
+    median <"$file" | awk '{ printf $1 < 1000 ? "%.1f" : "%.0f", $1 }'
+    [[ $1 == "$ours" ]] || ratios "$work/$2.$ours.$(($3 * $4)).1" "$file" | median | awk '{ printf " (%.2f)", $1 }'
+}
+
+for program in ours bound ours_fp16 ours_powersgd ours_bf16 "${peers[@]}"; do
+    cells=()
     for net in $NETS; do
-        for program in "${programs[@]}"; do
-            for ((n = 1; n <= CORES; n *= 2)); do
-                echo "$n $(median <"$work/$net.$program.$n.1")"
-            done >"$work/$net.$program"
-            echo "$CORES $(median <"$work/$net.$program.1.$CORES")" >"$work/$net.$program.threads"
+        for n in $ranks; do
+            cells+=("${title[$net]}, $n rank$([[ $n == 1 ]] || echo s)" "$(cell "$program" "$net" "$n" 1)")
         done
+        [[ -n $LINK ]] || cells+=("${title[$net]}, $CORES threads" "$(cell "$program" "$net" 1 "$CORES")")
     done
-    {
-        nets=$(wc -w <<<"$NETS") i=0
-        wide=$((205 + 335 * nets))
-        echo "set terminal svg size $wide,320 background 'white' font 'sans,13'; set output '$CHART'; set multiplot"
-        echo "set xlabel 'ranks, or threads of 1 process'; set ylabel 'images/s' offset 1.5; set xrange [0.8:$CORES.2]; set yrange [0:*]"
-        echo "set grid y; set tmargin screen 0.88; set bmargin screen 0.2; unset key; set offsets 0, 0, graph 0.08, 0"
-        echo "set xtics ($(for ((n = 1; n <= CORES; n *= 2)); do printf '%s%d' "${sep:-}" "$n"; sep=,; done))"
-        for net in $NETS; do
-            echo "set title \"${title[$net]}\" font 'sans,12'"
-            echo "set lmargin screen $((80 + 335 * i)) / $wide.; set rmargin screen $((325 + 335 * i)) / $wide."
-            [[ $net != "${NETS##* }" ]] || echo 'set key at screen 0.99, 0.85 right samplen 1.5 spacing 1.3 font "sans,11"'
-            plots=() colour=0
-            for program in "${programs[@]}"; do
-                colour=$((colour + 1))
-                plots+=("'$work/$net.$program' with linespoints lw 2.5 pt 7 lc $colour title '${name[$program]}'")
-                plots+=("'$work/$net.$program.threads' with points pt 6 ps 1.4 lw 2 lc $colour title '1 process, threads'")
-            done
-            (IFS=,; echo "plot ${plots[*]}")
-            i=$((i + 1))
-        done
-    } | gnuplot
-fi
+    ! compgen -G "$work/*.$program.*" >/dev/null || row images/s "${name[$program]}" "${cells[@]}"
+done
+results "peers${LINK:+-link}" RUNS NETS LINK

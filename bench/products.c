@@ -1,10 +1,12 @@
-/* The bound of a perceptron's step: its matrix products alone, by OpenBLAS, on every rank at once.
+/* Measures the bound of a perceptron's step: OpenBLAS computes only its matrix products, on every
+ * rank at once.
  *
  *     mpiexec -n RANKS products IMAGES STEPS INPUTS OUTPUTS [OUTPUTS...]
  *
- * IMAGES of each rank in a step; a layer has the number before as its inputs. As Darknet calls them: forward
- * x w^T, gradient of the weights delta^T x, and, but for the first layer, delta w. Rank 0 prints the images a second of all
- * ranks, of the slowest one's time. */
+ * IMAGES are those of a rank in a step. Each layer has the number before it as its inputs. The
+ * products are those that Darknet calls: forward x w^T, the gradient of the weights delta^T x, and,
+ * except for the first layer, delta w. Rank 0 prints the images a second of all ranks, in the time
+ * of the slowest one. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

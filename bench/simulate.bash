@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# What bench/simulate.sh and bench/simulate-check.sh share. Sets simulations, a folder for what they build.
+# bench/simulate.sh and bench/simulate-check.sh share these functions. `simulations` is a folder for what they build.
 #
-#   simulation_compile COMPILER PROGRAM   bench/simulate.c with what it needs of cmn/
-#   simulation_layers NET FILE            NET: NAME:TENSORS:STEP_MS:MB, tensors of one size, or NAME:CFG:STEP_MS[:MB], the
-#                                         layers of a cfg, their floats in proportion where MB says another sum
-#   simulation_run RANKS PLATFORM HOSTS ARGUMENTS...   bench/simulate.c in simulated time
+#   simulation_compile COMPILER PROGRAM   compiles bench/simulate.c with what it needs of cmn/
+#   simulation_layers NET FILE            writes the layers of NET: NAME:TENSORS:STEP_MS:MB has tensors of one size, NAME:CFG:STEP_MS[:MB]
+#                                         the layers of a cfg, whose floats are scaled in proportion where MB says another sum
+#   simulation_run RANKS PLATFORM HOSTS ARGUMENTS...   runs bench/simulate.c in simulated time
 
 simulations=${BUILD:-build/cpu}/simulate
 mkdir -p "$simulations"
@@ -33,9 +33,9 @@ simulation_layers() {
     fi >"$2"
 }
 
-# SimGrid's own factors, which a calibration of another network gave, are replaced by what is said here: EFFICIENCY is the
-# payload's part of the link (of 1538 bytes on an Ethernet wire 1448), MESSAGE the microseconds that each rank spends on
-# sending a message, and on receiving it. A test costs nothing: see cmn_simulated_yield.
+# SimGrid's own factors come from a calibration of another network, and are replaced. EFFICIENCY is the payload's part of the link (1448 of
+# 1538 bytes on an Ethernet wire), MESSAGE the microseconds that each rank spends on sending a message, and on receiving it. A test costs
+# nothing: see cmn_simulated_yield.
 simulation_run() {
     local ranks=$1 platform=$2 hosts=$3 each=${MESSAGE:-2}e-6
     shift 3

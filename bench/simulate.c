@@ -1,17 +1,17 @@
-/* Sums of a step's gradients between nodes: cmn/'s own code (transports/sums.c), in simulated time
- * by SimGrid's MPI, or in real time by a real MPI.
+/* Sums a step's gradients between nodes by cmn/'s own code (transports/sums.c), in simulated time by
+ * SimGrid's MPI, or in real time by a real MPI.
  *
  * Each rank of a node owns a part of every tensor, as two_dimensional and shm have it, and sums it
- * with the owners of the other nodes; all of them at the same time. With STEP_MS the rank computes
- * so long: a third of it forward, then backward, layer by layer from the last one, each as long as
- * its part of the operations says. What a layer's backward pass has computed is summed meanwhile;
- * the rank looks after its messages every LOOK_MS. Additions, casts and what happens within a node
- * take no simulated time.
+ * with the owners of the other nodes. All do so at the same time. A rank computes for STEP_MS: a
+ * third of it forward, then backward, layer by layer from the last one, each in proportion to its
+ * operations. The gradients of a layer whose backward pass has ended are summed meanwhile, and the
+ * rank looks after its messages every LOOK_MS. Additions, casts and what happens within a node take
+ * no simulated time.
  *
  * LAYERS has a line "FLOATS OPERATIONS" for each layer, in the order of the forward pass.
  * ALGORITHM is pairwise, halving, ring or auto, each with /fp16 or /bf16 behind it.
- * Prints milliseconds of each of CALLS steps; `link` as ALGORITHM prints
- * CALLS times the microseconds of latency, and of a message.
+ * Prints the milliseconds of each of CALLS steps. With `link` as ALGORITHM it prints CALLS times the
+ * microseconds of the latency, and of a message.
  * bench/simulate.sh and bench/simulate-check.sh compile and start it. */
 #include <mpi.h>
 #include <sched.h>
@@ -25,7 +25,7 @@
 
 enum { LAYERS = 512, PENDING = 1024 };
 
-/* As enum cmn_exchange_by has them: config/options.c does not compile with smpicc. */
+/* These are in the order of enum cmn_exchange_by: config/options.c does not compile with smpicc. */
 static const char *const names[] = {"auto", "pairwise", "halving", "ring"};
 
 struct layer {
@@ -40,9 +40,9 @@ static double operations;
 /* ---- waiting in simulated time ---- */
 
 #ifdef SMPI_SHARED_MALLOC
-/* A loop that asks again and again would cost the simulator an event each time, and what a question
- * is said to take would decide the result. So the requests that were asked for in vain are kept,
- * and where the loop gives up the processor the rank sleeps until one of them ends. */
+/* A loop that tests again and again would cost the simulator an event each time, and the simulated
+ * cost of a test would decide the result. So requests that were tested in vain are kept, and where
+ * the loop yields the processor, the rank sleeps until one of them ends. */
 static MPI_Request *pending[PENDING];
 static int pendings;
 
@@ -153,8 +153,8 @@ static double run(struct step *s)
 
 enum { TAG = 3, TIMES = 5, BURST = 32, SMALL = 8 };
 
-/* Seconds in which every rank sends `messages` of a few bytes half way round, and gets as many: the
- * best of a few attempts, of the slowest rank. */
+/* Returns the seconds in which every rank sends `messages` of a few bytes half way round, and gets
+ * as many. The best of a few attempts of the slowest rank counts. */
 static double shift(MPI_Comm comm, int messages)
 {
     char memory[2 * BURST][SMALL] = {{0}};

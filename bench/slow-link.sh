@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Training over a slow link: steps a second with each way of sending less or waiting less, beside two nodes that exchange
-# nothing (the no-communication baseline), and what each sends, without packet headers. The nodes are namespaces of this machine
-# (tests/hosts/cluster.bash), their link is throttled. All settings take turns, so that they see the same machine; medians over
-# RUNS rounds, ratios taken round by round. A setting that refuses to work is printed with its reason. Asserts nothing.
+# Measures training over a slow link: steps a second with each way of sending less or waiting less, beside two nodes that exchange nothing
+# (the baseline), and what each sends, without packet headers. The nodes are namespaces of this machine (tests/hosts/cluster.bash) with a
+# throttled link. Ratios are taken round by round. A setting that is refused gets a row with the reason. Asserts nothing.
 # Usage: make bench-slow-link [RUNS=3] [NETS='mnist_conv5m mnist_mlp'] [RATES='1gbit 100mbit'] [SHAPE=1+1]
 #     [COMMUNICATOR=shm] [SECONDS_EACH=2] [ONLY=pattern of settings]
 set -euo pipefail
@@ -11,16 +10,16 @@ cd "$(dirname "$0")/.."
 RUNS=${RUNS:-3}
 SHAPE=${SHAPE:-1+1}
 COMMUNICATOR=${COMMUNICATOR:-shm}
-EACH=${SECONDS_EACH:-2}    # aimed at, of measured steps in a run
+EACH=${SECONDS_EACH:-2}    # seconds of measured steps that a run aims at
 ONLY=${ONLY:-.}
 IMAGES=2000                  # few enough that all are decoded and kept before the warm-up ends
 read -ra nets <<<"${NETS:-mnist_conv5m mnist_mlp}"
 read -ra rates <<<"${RATES:-1gbit 100mbit}"
 : "${DARKNET:?run this by make bench-slow-link}" "${BUILD:?}"
-export OPENBLAS_NUM_THREADS=1
+. bench/common.bash
 
-# What is compared: name | label | steps between two exchanges | sent in a step, as a part of fp32 (roughly: it only decides
-# how many steps are run) | keys
+# The fields of a setting are: name | label | steps between two exchanges | roughly what a step sends, as a part of fp32, which only
+# decides how many steps are run | keys
 settings=(
     'baseline|no communication|1|0|'
     'off|fp32, no overlap|1|1|-cmn_overlap off'
@@ -45,22 +44,18 @@ if ! cluster_up 2; then
     echo "bench-slow-link: $cluster_why" >&2
     exit 1
 fi
-work=$(mktemp -d)
 trap 'cluster_down; rm -rf "$work"' EXIT
 export CMN_DEBUG_BUCKET_MB=
 cluster_job "$SHAPE"
 
-# The same names many times: all are decoded and kept soon, and no epoch ends in the measured time, where local steps would meet.
+# The list has the same names many times: all are decoded and cached soon, and no epoch ends in the measured time, as ranks with local
+# steps would exchange there.
 awk -v n="$IMAGES" 'NR % 30 == 1 && ++kept <= n' data/mnist/train.list >"$work/some.list"
 for _ in {1..30}; do
     cat "$work/some.list"
 done >"$work/train.list"
 sed -e "s|^train.*|train=$work/train.list|" -e "s|^backup.*|backup=$work/out|" cfg/mnist.data >"$work/bench.data"
 mkdir -p "$work/out"
-
-median() {
-    sort -g | awk '{ x[NR] = $1 } END { m = int((NR + 1) / 2); if (NR) print NR % 2 ? x[m] : (x[m] + x[m + 1]) / 2 }'
-}
 
 bits_per_second() {
     case $1 in
@@ -70,14 +65,14 @@ bits_per_second() {
     esac
 }
 
-# The floats of a net, and seconds of a step without exchange: a pilot run, which also says that the net can be trained.
+# pilot NET: sets floats, those of the net, and seconds, those of a step without exchange. Fails if the net cannot be trained.
 pilot() {
     train pilot "$1" dummy 8 24 || { cat "$work/output" >&2; return 1; }
     seconds=$(jq -r '((last.elapsed_time) - .[0].elapsed_time) / (last.iteration - .[0].iteration)' "$work/log.json")
     floats=$((($(stat -c %s "$work/out/pilot.weights") - 20) / 4))
 }
 
-# train NAME NET COMMUNICATOR WARM TOTAL [KEY VALUE...]: trains TOTAL steps, a row each WARM steps.
+# train NAME NET COMMUNICATOR WARM TOTAL [KEY VALUE...]: trains TOTAL steps, with a row each WARM steps.
 train() {
     local CMN_DEBUG_BUCKET_MB=''
     awk -v steps="$5" '
@@ -93,7 +88,7 @@ train() {
 }
 
 # lengths PERIOD PART RATE: sets warm and steps, the steps before and in the measured time. With local steps a row is written
-# when ranks meet, so both are whole periods; with double buffering, too, the first row comes in the second.
+# when ranks exchange, so both are whole periods. With double buffering, too, the first row comes in the second one.
 lengths() {
     read -r warm steps < <(awk -v compute="$seconds" -v bits="$(bits_per_second "$3")" -v n="$floats" -v period="$1" \
         -v part="$2" -v each="$EACH" 'BEGIN {
@@ -132,7 +127,7 @@ run() {
     for node in 1 2; do
         sent[node - 1]=$(($(cluster_payload "node$node") - sent[node - 1]))
     done
-    # The start sends the same whatever the setting: what the baseline sent is taken off. Local steps end with an exchange.
+    # The start sends the same in each setting, so what the baseline sent is taken off. Local steps end with an exchange.
     [[ $name != baseline ]] || idle=("${sent[@]}")
     exchanges=$(((warm + steps + period - 1) / period))
     jq -r --argjson warm "$warm" --argjson steps "$steps" '
@@ -141,24 +136,24 @@ run() {
             printf "%s\t%.4f\n", $1, (a > b ? a : b) / d / 1048576 }' >>"$to"
 }
 
-# table NET RATE
-table() {
-    local line name label file baseline="$work/$1-$2-baseline"
-    printf '\n%-34s %10s %12s %16s\n' "$1, $2" 'steps/s' 'of baseline' 'MiB sent a step'
+# rows NET RATE: adds a row for each setting.
+rows() {
+    local line name label file of
     for line in "${chosen[@]}"; do
         IFS='|' read -r name label _ <<<"$line"
         file="$work/$1-$2-$name"
         if [[ -f $file.why ]]; then
-            printf '%-34s %s\n' "$label" "$(tr '\n' ' ' <"$file.why")"
+            row net "$1" link "$2" setting "$label" 'of baseline' "$(tr '\n' ' ' <"$file.why")"
             continue
         fi
-        printf '%-34s %10.3g %10.0f %% %16s\n' "$label" "$(cut -f 1 "$file" | median)" \
-            "$(paste "$file" "$baseline" | awk '{ print 100 * $1 / $3 }' | median)" \
-            "$(cut -f 2 "$file" | median | awk '{ print $1 < 0.0005 ? "-" : sprintf($1 < 1 ? "%.3f" : "%.1f", $1) }')"
+        of=$(ratios "$file" "$work/$1-$2-baseline" | median)
+        row net "$1" link "$2" setting "$label" steps/s "$(cut -f 1 "$file" | median | awk '{ printf "%.3g", $1 }')" \
+            'of baseline' "$(awk -v of="$of" 'BEGIN { printf "%.0f %%", 100 * of }')" \
+            'MiB sent a step' "$(cut -f 2 "$file" | median | awk '{ if ($1 >= 0.0005) printf $1 < 1 ? "%.3f" : "%.1f", $1 }')"
     done
 }
 
-TUNING=24    # steps that `auto` measures before it stays with what it found (cmn/optimizers/bucket_tuner.h)
+TUNING=24    # steps that `auto` measures before it decides (cmn/optimizers/bucket_tuner.h)
 chosen=()
 for line in "${settings[@]}"; do
     if [[ $line == baseline* || ${line%%|*} =~ $ONLY ]]; then
@@ -172,7 +167,7 @@ for net in "${nets[@]}"; do
 done
 for ((r = 1; r <= RUNS; r++)); do
     for rate in "${rates[@]}"; do
-        # What a real link does not have: bytes that may go at once after a pause. 1 ms of them, and some packets at least.
+        # After a pause, tc lets some bytes go at once, which a real link does not. These are those of 1 ms, and some packets at least.
         cluster_throttle "$rate" "$(awk -v b="$(bits_per_second "$rate")" 'BEGIN { k = b / 8e6; print int(k < 16 ? 16 : k) "kb" }')"
         for net in "${nets[@]}"; do
             echo "round $r of $RUNS: $net at $rate, $SECONDS s" >&2
@@ -185,13 +180,9 @@ for ((r = 1; r <= RUNS; r++)); do
     done
 done
 
-echo "machine: $(awk -F': *' '/^model name/ { print $2; exit }' /proc/cpuinfo), $(nproc) cores; ranks on the nodes: $SHAPE;" \
-    "$COMMUNICATOR; 1 BLAS thread a rank; medians of $RUNS"
 for net in "${nets[@]}"; do
-    echo "$net: $(awk -v n="${floats_of[$net]}" 'BEGIN { printf "%.2f million floats, %.1f MiB", n / 1e6, n / 262144 }')"
-done
-for rate in "${rates[@]}"; do
-    for net in "${nets[@]}"; do
-        table "$net" "$rate"
+    for rate in "${rates[@]}"; do
+        rows "$net" "$rate"
     done
 done
+results slow-link RUNS SHAPE COMMUNICATOR

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # reference.sh: what is made from the tables of the programs in the folder BIN (`darknet cmn list -tsv`, `cmn-run -list`).
 #
-#   reference.sh tables BIN PAGE...         writes the tables of Markdown pages anew: those between the lines
-#                                           `<!-- darknet cmn list -md SECTION -->` or `<!-- cmn-run -list -->`, and `<!-- end -->`
+#   reference.sh tables BIN PAGE...         writes the tables of Markdown pages anew: those between `<!-- end -->` and one of the lines
+#                                           `<!-- darknet cmn list -md SECTION -->`, `<!-- cmn-run -list -->`, `<!-- bench/results/FILE -->`
 #   reference.sh man BIN VERSION PAGE       a man page: PAGE, with lines `@WORD` replaced by a table; statuses, files and the environment
 #                                           are those of docs/reference/files.md
 #   reference.sh completion BIN             completion for bash: darknet and cmn-run
@@ -16,9 +16,11 @@ tables() {
         while IFS= read -r line; do
             [[ $line != '<!-- end -->' ]] || skip=0
             ((skip)) || printf '%s\n' "$line"
-            if [[ $line =~ ^'<!-- '(darknet cmn list -md ([a-z]+)|cmn-run -list)' -->'$ ]]; then
+            if [[ $line =~ ^'<!-- '(darknet cmn list -md ([a-z]+)|cmn-run -list|(bench/results/[a-z0-9-]+.json))' -->'$ ]]; then
                 echo
-                if [[ ${BASH_REMATCH[2]} ]]; then
+                if [[ ${BASH_REMATCH[3]} ]]; then
+                    jq -rf "$here/bench/table.jq" "$here/${BASH_REMATCH[3]}"
+                elif [[ ${BASH_REMATCH[2]} ]]; then
                     "$bin/darknet" cmn list -md "${BASH_REMATCH[2]}"
                 else
                     printf '| option | what it does |\n|---|---|\n'
