@@ -39,8 +39,8 @@ static void take_key(struct cmn_command *c, const char *key, const char *value)
     }
 }
 
-/* The keys of [net], if that is how the file begins: returns whether it does. Of equal keys Darknet
- * takes the first. */
+/* Reads the keys of [net], if the file begins with that section, and returns whether it does. Of
+ * equal keys Darknet takes the first. */
 static int read_cfg(struct cmn_command *c, const char *name)
 {
     char *line = NULL;
@@ -100,7 +100,7 @@ int cmn_command_is_program(const char *word)
     return 0;
 }
 
-/* A word behind Darknet's name with which several processes do not harm each other. */
+/* Returns whether several processes with this word behind Darknet's name do not harm each other. */
 static int is_harmless(const char *word)
 {
     return !strcmp(word, "cmn") || !strcmp(word, "help") || !strcmp(word, "--version") ||
@@ -114,8 +114,8 @@ int cmn_command_is_darknet(const char *word)
     return !strcmp(name, "darknet") || !strcmp(name, "darknet-gpu");
 }
 
-/* Darknet, also behind another program's name, neither with -cmn nor as `darknet cmn TOOL` or
- * `darknet help`. */
+/* Returns whether the command runs Darknet, perhaps behind another program's name, without -cmn and
+ * not as `darknet cmn TOOL` or `darknet help`. */
 static int is_alone(char *const *word)
 {
     int alone = 0;
@@ -143,7 +143,7 @@ void cmn_command_read(struct cmn_command *c, char **word)
     while (word[n]) {
         n++;
     }
-    /* The first word is the program: a file, too, and no cfg. */
+    /* The first word is the program, which is a file, too, but no cfg. */
     for (int i = 1; i < n && !read_cfg(c, word[i]); i++) {
     }
     for (int i = 0; i < n; i++) {

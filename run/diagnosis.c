@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-enum { SENTENCE_LINES = 4 }; /* at most, of mpiexec */
+enum { SENTENCE_LINES = 4 }; /* a sentence of mpiexec has at most so many */
 
 void cmn_observe_nothing(struct cmn_observed *o)
 {
@@ -96,7 +96,8 @@ static void take_unreached(struct cmn_observed *o, const char *line)
     o->not_started |= strstr(line, "unable to reliably start one or more daemons") != NULL;
 }
 
-/* "Executable: PROGRAM" or "Working directory: FOLDER", and "Node: NAME", in either order. */
+/* mpiexec writes "Executable: PROGRAM" or "Working directory: FOLDER", and "Node: NAME", in either
+ * order. */
 static void take_program(struct cmn_observed *o, const char *line)
 {
     o->no_program |= strstr(line, "was unable to find the specified executable") ||
@@ -109,9 +110,9 @@ static void take_program(struct cmn_observed *o, const char *line)
     }
 }
 
-/* "… noticed that process rank R with PID P on node N exited on signal S (…)", which Open MPI 5
- * breaks into lines. A rank whose end hangs ends itself by SIGALRM: what it has said before
- * counts. */
+/* mpiexec writes "… noticed that process rank R with PID P on node N exited on signal S (…)", which
+ * Open MPI 5 breaks into lines. A rank whose end hangs ends itself by SIGALRM: what it has said
+ * before counts. */
 static void take_signal(struct cmn_observed *o, const char *line)
 {
     const char *text = strstr(line, " noticed that process rank ");
@@ -160,8 +161,8 @@ static void take_daemon(struct cmn_observed *o, const char *line)
     }
 }
 
-/* What may be otherwise in a moment. Open MPI 5 tells of a Slurm that does not answer as one of
- * version 0.0, and of an srun that failed nothing at all: then there is srun's own line. */
+/* Takes what may be different in a moment. Open MPI 5 reports a Slurm that does not answer as
+ * version 0.0, and an srun that failed not at all: then there is srun's own line. */
 static void take_passing(struct cmn_observed *o, const char *line)
 {
     static const int moment[] = {ENOMEM, EAGAIN, EMFILE, ENFILE, ETXTBSY, ESTALE, EIO};
@@ -191,9 +192,9 @@ void cmn_observe_mpiexec(struct cmn_observed *o, const char *line)
     take_unreached(o, line);
     take_program(o, line);
     take_passing(o, line);
-    /* Open MPI 5 does so, at times before mpiexec has noticed the other one's death. */
+    /* Open MPI 5 ends a rank so, at times before mpiexec has noticed the death of the other one. */
     o->disconnected |= strstr(line, "*** An error occurred in Socket closed") != NULL;
-    /* Hydra's, the launcher of MPICH and Intel MPI. */
+    /* This sentence is Hydra's, the launcher of MPICH and Intel MPI. */
     o->other_launcher |= strstr(line, "unrecognized argument mca") != NULL;
     o->unread |= strstr(line, "SIGPIPE detected on fd") != NULL;
 }
@@ -218,7 +219,7 @@ int cmn_observed_blind(const struct cmn_observed *o)
 
 /* ---- the diagnosis ---- */
 
-/* Signals by which a program ends through a mistake of its own. */
+/* Returns whether a program ends by this signal through a mistake of its own. */
 static int is_crash(int signal_number)
 {
     return signal_number == SIGSEGV || signal_number == SIGBUS || signal_number == SIGFPE ||
@@ -260,7 +261,7 @@ static struct cmn_diagnosis failed(const struct cmn_observed *o, struct cmn_diag
     return d;
 }
 
-/* What a person has to put right. */
+/* Describes what a person has to put right. */
 static struct cmn_diagnosis wrong(const struct cmn_observed *o, struct cmn_diagnosis d)
 {
     if (o->no_program && o->missing[0] && o->missing_on[0]) {
@@ -283,7 +284,7 @@ static struct cmn_diagnosis wrong(const struct cmn_observed *o, struct cmn_diagn
     return d;
 }
 
-/* mpiexec could not start the ranks, for a reason that may pass. */
+/* Describes why mpiexec could not start the ranks, for a reason that may pass. */
 static struct cmn_diagnosis not_begun(const struct cmn_observed *o, struct cmn_diagnosis d)
 {
     if (o->slurm) {
@@ -300,15 +301,16 @@ static struct cmn_diagnosis not_begun(const struct cmn_observed *o, struct cmn_d
     return d;
 }
 
-/* Real-time signals end nobody: 160 and more are errors of Open MPI 5. */
+/* Returns the signal that a status stands for, or 0. Real-time signals end nobody: 160 and more are
+ * errors of Open MPI 5. */
 static int signal_of(int status)
 {
     return status > 128 && status < 128 + 32 ? status - 128 : 0;
 }
 
-enum { PRRTE_FATAL = 250 }; /* Open MPI 5's; it may have said nothing */
+enum { PRRTE_FATAL = 250 }; /* a status of Open MPI 5, which may have said nothing */
 
-/* Where nobody has said why. */
+/* Describes an end of which nobody has said why. */
 static struct cmn_diagnosis by_status(const struct cmn_observed *o, struct cmn_diagnosis d,
                                       int mpiexec_by_signal, int again)
 {
@@ -347,8 +349,8 @@ struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int 
         signal_number = 0;
     }
     if (d.status == 0 && stop && !o->began) {
-        /* mpiexec that is asked before its daemons are up may end so without having started
-         * anything. */
+        /* An mpiexec that is asked to stop before its daemons are up may end so, and has started
+         * nothing. */
         d.outcome = CMN_STOPPED;
         d.status = 128 + stop;
         snprintf(d.what, sizeof d.what, "asked to stop (%s) before the job began", strsignal(stop));

@@ -1,4 +1,4 @@
-/* What became of an attempt: from the events of the ranks, what mpiexec says, and how mpiexec
+/* Says what became of an attempt, from the events of the ranks, what mpiexec says, and how mpiexec
  * ended. Pure. */
 #ifndef CMN_RUN_DIAGNOSIS_H
 #define CMN_RUN_DIAGNOSIS_H
@@ -7,20 +7,20 @@
 
 enum { CMN_FATAL_TEXT = 1200 };
 
-/* Why nothing could be started on another machine, as ssh, a shell there, or Open MPI's daemon says
- * it. */
+/* This says why nothing could be started on another machine, in the words of ssh, of a shell there,
+ * or of Open MPI's daemon. */
 struct cmn_unreached {
     const char *sentence,
         *and;               /* a line that has both, in any case of letters; `and` may be NULL */
     const char *why, *todo; /* for people; NULL: the line itself, nothing can be done here */
 };
 
-/* The one that a line names, or NULL. Where it has `todo`, waiting does not help. */
+/* Returns the reason that a line names, or NULL. If it has `todo`, waiting does not help. */
 const struct cmn_unreached *cmn_unreached_find(const char *line);
 
-/* What has been seen of an attempt. */
+/* This has been seen of an attempt. */
 struct cmn_observed {
-    /* From the ranks' events. */
+    /* These come from the ranks' events. */
     int began;          /* a rank has written an event */
     int stop_heard;     /* the ranks know that they are to stop */
     int checkpoint;     /* this attempt has written a checkpoint */
@@ -33,17 +33,16 @@ struct cmn_observed {
     char leaving[1024]; /* machines on which a rank was asked to end, each before a blank */
     char fatal[CMN_FATAL_TEXT]; /* the first fatal message, "rank 1 on b: …" */
 
-    /* From mpiexec's sentences, for which there is no other source: it alone knows which process
-     * died of which signal, and which daemon of its own is gone. The sentences are those of Open
-     * MPI 4 and 5. */
+    /* These come from mpiexec's sentences: only mpiexec knows which process died of which signal,
+     * and which of its daemons is gone. The sentences are those of Open MPI 4 and 5. */
     int rank, signal;    /* this rank ended by this signal; 0: none did */
-    char sentence[1024]; /* that says so, as far as it has come */
+    char sentence[1024]; /* the sentence that says so, as far as it has come */
     int sentence_lines;
-    char host[256];   /* there; or the host of the daemon that was lost */
+    char host[256];   /* the host of that rank, or of the daemon that was lost */
     int daemon_lost;  /* mpiexec has lost a machine, or could not reach one */
     int disconnected; /* MPI itself has ended a rank, as the connection to another one broke */
     int no_program;   /* the program or the current folder does not exist there */
-    char missing[512], missing_on[256];    /* this one there, where it was said */
+    char missing[512], missing_on[256];    /* its name and host, where these were said */
     const struct cmn_unreached *unreached; /* why a machine was not reached, before any event */
     int not_started;                       /* mpiexec has started no rank at all, as it says */
     int other_launcher;                    /* it does not know Open MPI's options, as it says */
@@ -52,7 +51,7 @@ struct cmn_observed {
     int slurm;                             /* Slurm did not tell it, or did not start its daemons */
     int no_room;       /* a machine had no room for another process, pipe or file */
     int spoken;        /* there was a line that is not empty */
-    char passing[256]; /* the line that says so, of Slurm or of a machine without room */
+    char passing[256]; /* the line about Slurm or a machine without room */
 
     int refuted; /* a sentence as of mpiexec said that the job fails, and its ranks continued */
     int hung;    /* mpiexec did not end after a fault, and cmn-run ended it */
@@ -63,23 +62,23 @@ void cmn_observe_nothing(struct cmn_observed *o);
 void cmn_observe_event(struct cmn_observed *o, const struct cmn_event *e);
 void cmn_observe_mpiexec(struct cmn_observed *o, const char *line);
 
-/* The ranks continue, long after a sentence that said that the job fails: a rank has printed it,
- * from an old log, or mpiexec has lost something that they will name. */
+/* Must be called when the ranks continue long after a sentence that said that the job fails: a rank
+ * has printed it, from an old log, or mpiexec has lost something that the ranks will name. */
 void cmn_observe_life(struct cmn_observed *o);
 
-/* Whether something has gone wrong that ends the job. */
+/* Returns whether something has gone wrong that ends the job. */
 int cmn_observed_fault(const struct cmn_observed *o);
 
-/* Whether ranks may have run of which no event came: it is not known what they have written. */
+/* Returns whether ranks may have run without any event: nobody knows what they have written. */
 int cmn_observed_blind(const struct cmn_observed *o);
 
 enum cmn_outcome {
-    CMN_DONE,    /* well */
+    CMN_DONE,    /* the job has ended well */
     CMN_STOPPED, /* somebody asked for it */
     CMN_MOVES,   /* the ranks have ended, to continue on other machines */
     CMN_WRONG,   /* the next attempt would end that way, too: input, disk, a missing program */
     CMN_FAILED,  /* a rank or a machine failed: worth another attempt */
-    CMN_CRASHED  /* the same, but the program itself or its surroundings may be the cause */
+    CMN_CRASHED  /* a rank failed, perhaps through the program itself or its surroundings */
 };
 
 enum {
@@ -94,7 +93,7 @@ struct cmn_diagnosis {
 };
 
 /* `status` is waitpid()'s of mpiexec; `stop` the signal that asked cmn-run to stop, or 0; `again`:
- * this was not the first attempt. */
+ * other attempts came before. */
 struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int stop, int again);
 
 #endif

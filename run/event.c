@@ -19,7 +19,7 @@ void cmn_event_open(void)
 {
     uint64_t token;
 
-    unsetenv("OMPI_CMN_REACHED"); /* of another run, which has started this one */
+    unsetenv("OMPI_CMN_REACHED"); /* it is that of another run, which has started this one */
     if (getrandom(&token, sizeof token, 0) != sizeof token) {
         cmn_run_fatal("no random number: %s", strerror(errno));
     }
@@ -38,7 +38,7 @@ static int copy_text(const cJSON *object, const char *name, char *to, size_t byt
     return 0;
 }
 
-/* 0, or -1: two lines became one on the way, or the line was cut. */
+/* Returns 0, or -1 if two lines became one on the way, or the line was cut. */
 static int parse(const char *json, struct cmn_event *e)
 {
     cJSON *object = cJSON_Parse(json);
@@ -65,7 +65,7 @@ static enum cmn_filtered end_event(struct cmn_event_filter *f, char *text, size_
     if (!parse(f->json, event)) {
         return CMN_AN_EVENT;
     }
-    /* Another rank's text may have come between: people get it. */
+    /* Another rank's text may have come between: it is shown. */
     memcpy(text, f->json, f->n);
     text[f->n] = '\n';
     *length = f->n + 1;

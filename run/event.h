@@ -1,4 +1,4 @@
-/* Events: lines that the ranks write for cmn-run among what people read on the job's standard
+/* Events are lines that the ranks write for cmn-run, among those for people, on the job's standard
  * error.
  *
  *   cmn-event:TOKEN {"kind":"failure","rank":1,"host":"b","phase":"backward","iteration":120,
@@ -6,9 +6,9 @@
  *
  * The ranks find the token, 64 random bits of this run, in OMPI_CMN_EVENT_TOKEN, so no other output
  * is taken for an event by accident. mpiexec exports every variable that begins with OMPI_ to all
- * hosts; -x would not go together with people's own mca_base_env_list.
- * mpiexec forwards a rank's standard error from any host: that needs no port and no file system in
- * common. cmn/base/job_stderr.c writes the lines. All local. */
+ * hosts; -x would not go together with a user's own mca_base_env_list.
+ * mpiexec forwards a rank's standard error from any host, so events need no port and no common file
+ * system. cmn/base/job_stderr.c writes the lines. All local. */
 #ifndef CMN_RUN_EVENT_H
 #define CMN_RUN_EVENT_H
 
@@ -23,7 +23,7 @@ struct cmn_event {
     char host[64], text[1024];
 };
 
-/* Draws the token, and exports it to what is started from now on. */
+/* Draws the token, and exports it to processes that are started from now on. */
 void cmn_event_open(void);
 
 /* Separates events from the text for people, byte by byte. */
@@ -42,7 +42,7 @@ enum cmn_filtered {
 enum cmn_filtered cmn_event_filter(struct cmn_event_filter *f, char byte, char *text,
                                    size_t *length, struct cmn_event *event);
 
-/* At the end of the stream: what was held back. Returns the bytes in `text`. */
+/* Writes what was held back to `text` at the end of the stream, and returns its bytes. */
 size_t cmn_event_filter_end(struct cmn_event_filter *f, char *text);
 
 #endif

@@ -9,7 +9,7 @@
 
 enum { SLOTS_MAX = 65536 };
 
-/* Names go to a remote shell: one that begins with a hyphen would be an option there. */
+/* Names are passed to a remote shell, where one that begins with a hyphen would be an option. */
 static int good_name(const char *name)
 {
     size_t n = strlen(name);

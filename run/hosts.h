@@ -1,4 +1,4 @@
-/* The machines of a run, and what is known of them. All local. */
+/* Keeps the machines of a run, and what is known of them. All local. */
 #ifndef CMN_RUN_HOSTS_H
 #define CMN_RUN_HOSTS_H
 
@@ -34,7 +34,7 @@ struct cmn_hosts {
 void cmn_hosts_parse(struct cmn_hosts *h, const char *list);
 
 /* Reads the same from lines "NAME slots=N" and comments, as a hostfile of Open MPI has them. `name`
- * is the file's, or what has printed them. 0, or -1 after saying what is wrong. */
+ * is the file's, or what has printed them. Returns 0, or -1 after saying what is wrong. */
 int cmn_hosts_read(struct cmn_hosts *h, const char *text, const char *name);
 
 /* Makes h the machines of `list`, which it takes, and keeps what is known of those that it had. New
@@ -47,13 +47,13 @@ struct cmn_host *cmn_hosts_find(const struct cmn_hosts *h, const char *name);
 /* Returns whether ranks run on it at the next start. */
 int cmn_host_is_used(const struct cmn_host *h);
 
-/* Those that are used, as mpiexec -host takes them. The caller frees. */
+/* Returns the machines that are used, as mpiexec -host takes them. The caller frees the text. */
 char *cmn_hosts_text(const struct cmn_hosts *h);
 
-/* Ranks that they take. */
+/* Returns how many ranks they take. */
 int cmn_hosts_ranks(const struct cmn_hosts *h);
 
-/* The worst that is known of one of them. */
+/* Returns the worst that is known of one of them. */
 enum cmn_gone cmn_hosts_gone(const struct cmn_hosts *h);
 
 /* Says which are gone, why, and what follows from that. With `news` only those of which people have

@@ -13,10 +13,11 @@
 
 enum { LINE = 1024, BOXES = 4096, LINE_OF_BOX = 40 };
 
-/* Where a line of the job stands, compared with mpiexec's boxes: text between lines of dashes. */
-enum box { OUTSIDE, BEGUN, INSIDE }; /* BEGUN: after a first line of dashes, whoever wrote it */
+/* mpiexec's boxes are text between lines of dashes. BEGUN: the last line was one of dashes, and
+ * whether mpiexec wrote it is not known yet. */
+enum box { OUTSIDE, BEGUN, INSIDE };
 
-/* Seconds. */
+/* All times are in seconds. */
 static const double ONE_REQUEST =
     1; /* stop signals within it are one: a shell's Ctrl-C, and a batch system's, come twice */
 static const double ASK_AGAIN = 2;
@@ -24,8 +25,8 @@ static const double ASK_AGAIN = 2;
  * which machine is gone. Where it has already written to that machine it waits until TCP gives up,
  * a quarter of an hour. */
 static const double END = 20, KILL = 5;
-/* After a sentence as of mpiexec. It ends the ranks at once where one of them has ended; and a rank
- * may print such a sentence. */
+/* mpiexec ends the ranks at once where one of them has ended. Where they still run so long after a
+ * sentence as of mpiexec, a rank has printed it. */
 static const double REFUTED = 6;
 static const double REST = 2, LEFT = 10;
 
@@ -33,15 +34,15 @@ struct job {
     pid_t pid;
     struct cmn_observed *observed;
     struct cmn_event_filter filter;
-    char line[LINE]; /* of what is no event: for mpiexec's sentences */
-    size_t n, shown; /* bytes of it; of them those that people have seen */
+    char line[LINE]; /* of text that is no event: for mpiexec's sentences */
+    size_t n, shown; /* bytes of the line; of them those that are shown */
     enum box box;
-    char boxes[BOXES];     /* held back: boxes that say how ranks ended */
-    size_t held, complete; /* bytes of it; of them those of boxes that have ended */
+    char boxes[BOXES];     /* boxes that say how ranks ended are held back */
+    size_t held, complete; /* bytes of the boxes; of them those of whole ones */
     int stops;             /* signals passed on */
-    double stopped;        /* when */
+    double stopped;        /* when that was last */
     double asked;          /* when SIGUSR1 was sent last */
-    double fault;          /* when something went wrong first; 0: nothing has */
+    double fault;          /* when something went wrong first; 0: never */
 };
 
 /* ---- what the job writes ---- */
@@ -100,7 +101,7 @@ static void hold(struct job *j, char end)
 }
 
 /* Shows the line, or holds it back: cmn-run itself says how the ranks ended in most cases, and
- * mpiexec's boxes about that are shown only where it does not. `end` follows the line; 0: nothing. */
+ * mpiexec's boxes about that are shown only where it does not. `end` follows the line, unless 0. */
 static void end_line(struct job *j, char end)
 {
     int edge;
@@ -168,8 +169,8 @@ static void take_text(struct job *j, const char *text, size_t n)
     }
 }
 
-/* mpiexec --tag-output has put "[1,0]<stderr>:" before the event: an empty line of that rank is
- * left. */
+/* Returns whether mpiexec --tag-output has put "[1,0]<stderr>:" before the event: then an empty
+ * line of that rank is left. */
 static int after_tag(const struct job *j)
 {
     static const char tag[] = "<stderr>:";
@@ -178,7 +179,7 @@ static int after_tag(const struct job *j)
            !memcmp(j->line + j->n - (sizeof tag - 1), tag, sizeof tag - 1);
 }
 
-/* Passes on what is there. Returns 0 at the end. */
+/* Passes on what has come. Returns 0 at the end of the stream. */
 static int pass_on(struct job *j, int fd)
 {
     char in[4096], text[sizeof j->filter.json];
@@ -203,9 +204,9 @@ static int pass_on(struct job *j, int fd)
 
 /* ---- signals ---- */
 
-/* First SIGUSR1, which mpiexec hands to every rank: they save and end by themselves, and take the
- * time that it takes. After SIGTERM mpiexec would kill them within seconds: that is for the second
- * request, and SIGKILL for the third. */
+/* The first request sends SIGUSR1, which mpiexec forwards to every rank: they save and end, and
+ * take the time that they need. After SIGTERM mpiexec kills them within seconds: that is for the
+ * second request, and SIGKILL for the third. */
 static void pass_stop(struct job *j)
 {
     static const int with[] = {SIGUSR1, SIGTERM, SIGKILL};
@@ -222,8 +223,9 @@ static void pass_stop(struct job *j)
     j->stopped = j->asked = now;
 }
 
-/* mpiexec silently drops SIGUSR1 while it starts the ranks: it is sent until an event says that the
- * ranks have it. A rank that is too young to know the signal dies of it, and loses nothing. */
+/* mpiexec silently drops SIGUSR1 while it starts the ranks, so the signal is sent until an event
+ * says that the ranks have it. A rank that is too young to know the signal dies of it, and loses
+ * nothing. */
 static void ask_again(struct job *j)
 {
     double now = cmn_clock();
@@ -261,7 +263,7 @@ static void pass_signals(struct job *j, int found)
     }
 }
 
-/* Its ranks may have ended long since; nobody would hear of it. */
+/* Says that mpiexec is stopped: its ranks may have ended long since, and nobody would know. */
 static void report_stopped(const struct job *j)
 {
     int by = cmn_process_stopped(j->pid);
@@ -276,7 +278,7 @@ static void report_stopped(const struct job *j)
 
 /* ---- the end ---- */
 
-/* After a fault mpiexec has some time to end. */
+/* Ends an mpiexec that has not ended some time after a fault. */
 static void end_what_hangs(struct job *j)
 {
     double passed = j->fault ? cmn_clock() - j->fault : 0;
@@ -341,7 +343,7 @@ int cmn_job_run(char *const *argv, struct cmn_observed *observed, int *status)
     close(ends[1]);
     if (j.pid > 0) {
         watch(&j, ends[0], status);
-        cmn_lookout_end(); /* before others' processes count as the job's */
+        cmn_lookout_end(); /* else its processes would count as the job's */
         killed = cmn_process_end_rest(observed->hung ? 1 : LEFT);
         if (killed) {
             cmn_journal_say("left", "%d process%s of the job did not end by %s: killed", killed,

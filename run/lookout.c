@@ -19,7 +19,7 @@ enum {
     TEXT_MAX = 1 << 20 /* bytes */
 };
 
-/* A process that answers by what it prints, and by its status. */
+/* A question is a process that answers by what it prints, and by its status. */
 struct question {
     pid_t pid; /* 0: there is none */
     int output;
@@ -62,13 +62,13 @@ static char *text_of(int fd)
 
     text[n < 0 ? 0 : n] = '\0';
     for (char *zero; n > 0 && (zero = memchr(text, '\0', (size_t)n));) {
-        *zero = ' '; /* Open MPI 5 ends its boxes with one */
+        *zero = ' '; /* Open MPI 5 ends its boxes with a zero byte */
     }
     return text;
 }
 
-/* Returns whether it has been answered, or takes too long: then *status is -1. The caller frees
- * *text. */
+/* Returns whether the question has been answered, or takes too long: then *status is -1. The caller
+ * frees *text. */
 static int is_answered(struct question *q, int *status, char **text)
 {
     if (!cmn_process_ended(q->pid, status)) {
@@ -176,13 +176,13 @@ int cmn_lookout_read(struct cmn_run_options *o)
 
 /* ---- which machines answer ---- */
 
-/* A known reason; or else the first line that is neither empty, nor part of a frame, nor of
- * mpiexec's "[host:process] ...". A greeting of the shell there may stand before either. */
+/* Finds a known reason, or else the first line that is neither empty, nor part of a frame, nor one
+ * of mpiexec's "[host:process] ...". A greeting of the remote shell may stand before either. */
 static void take_refusal(struct cmn_host *h, char *text)
 {
     char *line, *first = "mpiexec starts nothing there";
     const struct cmn_unreached *known = NULL;
-    const char *slurm = getenv("SLURM_JOB_NODELIST"); /* others mpiexec does not reach */
+    const char *slurm = getenv("SLURM_JOB_NODELIST"); /* mpiexec reaches no other machines */
     int lines = 0;
 
     while (!known && (line = strsep(&text, "\n"))) {
@@ -201,8 +201,8 @@ static void take_refusal(struct cmn_host *h, char *text)
     }
 }
 
-/* Asks all machines, or those on which no rank runs, by what starts this command there for a job.
- * Returns how many, or -1 after saying why none can be asked. */
+/* Asks all machines, or those on which no rank runs, by an mpiexec that starts this command there.
+ * Returns how many are asked, or -1 after saying why none can be. */
 static int ask(int all, char *const *command)
 {
     const struct cmn_hosts *h = &lookout.options->hosts;
@@ -337,7 +337,7 @@ int cmn_lookout_sees_others(void)
             read_file(o->hostfile);
         }
     }
-    /* Machines that are no longer in the list are a reason by themselves. */
+    /* Machines that are no longer in the list are reason enough. */
     if (are_others()) {
         return 1;
     }

@@ -1,6 +1,6 @@
-/* cmn-run: starts a command under mpiexec, and a training again from its last checkpoint when a
- * rank or a machine fails. docs/use/cmn-run.md says how it decides. It runs mpiexec, `sleep` on the
- * machines, and what it is given. */
+/* cmn-run starts a command under mpiexec, and starts a training again from its last checkpoint when
+ * a rank or a machine fails. docs/use/cmn-run.md says how it decides. It runs mpiexec, `sleep` on
+ * the machines, and the command that it is given. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 
 enum {
     PAUSE_MAX = 60,   /* seconds */
-    SHORT = 10,       /* seconds; after an attempt that lasted longer none is waited */
+    SHORT = 10,       /* seconds; after a longer attempt there is no pause */
     SAME_CRASHES = 2, /* in a row, from the same checkpoint */
     RETRIES = 3       /* by default, where there are checkpoints */
 };
@@ -28,18 +28,18 @@ struct run {
     struct cmn_command command;
     int attempts;
     long failed;  /* attempts since the last progress */
-    long crashes; /* of them, the last ones that ended by the same signal of the program's own */
-    int crash;    /* that status */
+    long crashes; /* of them, the last ones that ended by the same crash */
+    int crash;    /* the status of that crash */
     long from;    /* iteration at which the last attempt began */
-    int ranks;    /* of the attempt before */
-    int moves;    /* it ended to continue on machines that have just answered */
+    int ranks;    /* ranks of the attempt before */
+    int moves;    /* that attempt ended to continue on machines that have just answered */
     double began; /* when the last attempt began */
 };
 
 /* ---- machines ---- */
 
-/* 0 when there are machines; 1 when, after an attempt, they could not be asked from here; -1 when
- * there are none, or a signal asks to stop. */
+/* Returns 0 when there are machines; 1 when, after an attempt, they could not be asked from here;
+ * -1 when there are none, or a signal asks to stop. */
 static int find_machines(struct run *r)
 {
     struct cmn_hosts *h = &r->options.hosts;
@@ -71,7 +71,7 @@ static int find_machines(struct run *r)
     if (reported && !gone) {
         cmn_journal_say("back", "all machines answer");
     }
-    /* One that has never answered is a mistake in the command, or has to be set up. */
+    /* A machine that has never answered is a mistake in the command, or has to be set up. */
     if (gone && !r->attempts) {
         cmn_hosts_report(h,
                          "at the first start all machines must be there: take it out of the list, "
@@ -128,8 +128,8 @@ static int can_move(const struct run *r)
     return r->options.hosts.count && r->command.checkpoint && r->options.retries;
 }
 
-/* Machines on which a rank was asked to end are not used until they have been away. Where none
- * would be left, that was a request to stop. */
+/* Leaves the machines on which a rank was asked to end: they are not used until they have been
+ * away. Where no machine would be left, that was a request to stop. */
 static void leave(struct run *r, const struct cmn_observed *o, struct cmn_diagnosis *d)
 {
     struct cmn_hosts *hosts = &r->options.hosts;
@@ -186,8 +186,8 @@ static void count_failures(struct run *r, const struct cmn_observed *o, struct c
     }
 }
 
-/* What this machine lacks, such as room for a process, may be there again in a moment: after the
- * first attempt that is a failure as others are. */
+/* Counts an attempt that could not be started as a failure. This machine may have lacked something
+ * for a moment, such as room for a process. */
 static void not_started(struct cmn_observed *o, struct cmn_diagnosis *d)
 {
     cmn_observe_nothing(o);
@@ -197,7 +197,7 @@ static void not_started(struct cmn_observed *o, struct cmn_diagnosis *d)
     cmn_journal("failure", "%s", d->what);
 }
 
-/* 0, or -1: the first attempt could not be started. */
+/* Returns 0, or -1 if the first attempt could not be started. */
 static int attempt(struct run *r, struct cmn_observed *o, struct cmn_diagnosis *d)
 {
     const struct cmn_hosts *h = &r->options.hosts;
@@ -210,7 +210,7 @@ static int attempt(struct run *r, struct cmn_observed *o, struct cmn_diagnosis *
     r->attempts++;
     r->moves = 0;
     snprintf(number, sizeof number, "%d", r->attempts);
-    setenv("OMPI_CMN_ATTEMPT", number, 1); /* what an older attempt has locked is this one's */
+    setenv("OMPI_CMN_ATTEMPT", number, 1); /* this one may use what an older attempt has locked */
     journal_start(r, argv);
     r->began = cmn_clock();
     if (can_move(r)) {
@@ -228,7 +228,8 @@ static int attempt(struct run *r, struct cmn_observed *o, struct cmn_diagnosis *
     if (o->reached[0]) {
         setenv("OMPI_CMN_REACHED", o->reached, 1);
     }
-    /* Slurm sets it where it has queued the job again: what ran before may still be ending. */
+    /* Slurm sets this variable in a job that it has queued again: what ran before may still be
+     * ending. */
     again = r->attempts > 1 || getenv("SLURM_RESTART_COUNT");
     *d = cmn_diagnose(o, status, cmn_stop_signal(), again);
     count_failures(r, o, d);
@@ -271,7 +272,7 @@ static void wait_for_next(const struct run *r)
     cmn_wait_until(cmn_stop_requested, NULL, (double)pause);
 }
 
-/* Returns the status to end with, or -1: another attempt. */
+/* Returns the status to end with, or -1 for another attempt. */
 static int decide(struct run *r, const struct cmn_observed *o, const struct cmn_diagnosis *d)
 {
     if (d->outcome == CMN_WRONG &&
@@ -290,8 +291,8 @@ static int decide(struct run *r, const struct cmn_observed *o, const struct cmn_
         if (!cmn_stop_signal()) {
             cmn_run_fail("%s", d->what);
         }
-        /* A rank that mpiexec had to kill, or that died of our signal, says nothing; one that could
-         * not save does. */
+        /* A rank that mpiexec had to kill, or that died of our signal, says nothing; a rank that
+         * could not save does. */
         return cmn_stop_signal() && (d->status >= 128 || o->signal == SIGUSR1 || !o->fatal[0])
                    ? 128 + cmn_stop_signal()
                    : d->status;
@@ -358,8 +359,8 @@ static int run(struct run *r)
     return status;
 }
 
-/* ssh would ask a terminal for a password, or whether to trust a machine: from behind mpiexec that
- * is seen by nobody, or stops ssh for ever. So it asks a program that has no answer. */
+/* ssh would ask a terminal for a password, or whether to trust a machine: behind mpiexec nobody
+ * sees that, or it stops ssh for ever. So ssh asks a program that has no answer. */
 static void have_ssh_ask_nobody(void)
 {
     if (!getenv("SSH_ASKPASS_REQUIRE")) {
@@ -368,7 +369,8 @@ static void have_ssh_ask_nobody(void)
     }
 }
 
-/* An attempt without a checkpoint would begin anew: nobody wants that by accident. */
+/* Refuses what is a mistake. An attempt without a checkpoint would begin anew, which nobody wants
+ * by accident. */
 static void check(const struct run *r)
 {
     const char *program = r->command.word[0], *requeued = getenv("SLURM_RESTART_COUNT");
@@ -400,7 +402,7 @@ static void check(const struct run *r)
     }
 }
 
-/* Says what nobody has asked for. */
+/* Chooses ranks and retries where no option says them, and says so. */
 static void choose(struct run *r)
 {
     struct cmn_run_options *o = &r->options;
@@ -426,7 +428,7 @@ static void choose(struct run *r)
     r->ranks = o->hosts.count ? cmn_hosts_ranks(&o->hosts) : (int)o->ranks;
 }
 
-/* -dry-run: the line of the first attempt, to be pasted. */
+/* Prints the line of the first attempt for -dry-run. */
 static int print_line(const struct run *r)
 {
     char *hosts = cmn_hosts_text(&r->options.hosts);
@@ -443,7 +445,7 @@ static int is_read_or_given_up(void *stop)
     return cmn_run_stderr_written(NULL) || cmn_stop_signal() != *(int *)stop;
 }
 
-/* Whoever reads the standard error may be slow; a signal ends the wait for it. */
+/* Waits until the standard error is read; a signal ends the wait. */
 static void await_reader(void)
 {
     enum { AFTER_A_STOP = 2, A_YEAR = 365 * 86400 }; /* seconds */
@@ -452,7 +454,7 @@ static void await_reader(void)
     cmn_wait_until(is_read_or_given_up, &stop, stop ? AFTER_A_STOP : A_YEAR);
 }
 
-/* A standard descriptor that is closed would become that of the next file that is opened. */
+/* Opens standard descriptors that are closed: the next file that is opened would get them. */
 static void open_standard_descriptors(void)
 {
     int fd;

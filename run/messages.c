@@ -20,8 +20,8 @@ enum { LAST_LINES_MS = 2000 };
 
 /* ---- the standard error ---- */
 
-/* Bytes: that wait for a reader at most, a line about what was left out, and at once: as many as a
- * pipe surely takes that takes any. */
+/* In bytes: WAITING is the most that waits for a reader, NOTE is for a line about what was left
+ * out, and AT_ONCE is what a pipe surely takes if it takes any. */
 enum { WAITING = 1 << 20, NOTE = 128, AT_ONCE = 512 };
 
 static struct {
@@ -39,8 +39,8 @@ void cmn_run_stderr_write(const char *text, size_t bytes)
     out.left_out += bytes - n;
 }
 
-/* A thread would do it better, but a child of several threads gets the signal of its parent's death
- * several times. */
+/* A thread could wait for the reader, but the child of a process with several threads gets the
+ * signal of its parent's death several times. */
 int cmn_run_stderr_written(void *unused)
 {
     struct pollfd to = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -68,9 +68,9 @@ int cmn_run_stderr_written(void *unused)
 
 /* ---- the journal ---- */
 
-/* A mistyped name must not spoil somebody's file, and a pipe that nobody reads would stop the run;
- * a terminal that is stopped does not, as the file is opened with O_NONBLOCK. NULL: nothing speaks
- * against it. */
+/* Returns why this file cannot be the journal, or NULL. A mistyped name must not spoil another
+ * file, and a pipe that nobody reads would stop the run; a terminal that is stopped does not,
+ * because the file is opened with O_NONBLOCK. */
 static const char *why_no_journal(int fd)
 {
     char line[128];
@@ -91,8 +91,8 @@ static const char *why_no_journal(int fd)
     return strstr(line, "Z cmn-run[") ? NULL : "this file holds something else";
 }
 
-/* Copies lines to the file until their end. The disk may no longer answer: then this process hangs,
- * and not cmn-run. */
+/* Copies lines to the file until their end. If the disk no longer answers, this process hangs, and
+ * cmn-run does not. */
 static _Noreturn void copy_lines(int from, int file)
 {
     char text[4096];
@@ -109,8 +109,8 @@ static _Noreturn void copy_lines(int from, int file)
     _exit(0);
 }
 
-/* Starts a process in a session of its own, and no child of cmn-run's: jobs' processes alone are
- * those. 0, or -1 with errno. */
+/* Starts a process in a session of its own, which is no child of cmn-run: only a job's processes
+ * are its children. Returns 0, or -1 with errno. */
 static int start_writer(int file)
 {
     int ends[2];
@@ -201,7 +201,7 @@ static void write_line(const char *event, const char *text)
 
 /* ---- lines ---- */
 
-/* `event` NULL: not into the journal. */
+/* Writes the line to the journal, unless `event` is NULL, and to the standard error if `say`. */
 static void tell(const char *event, int say, const char *format, va_list args)
 {
     char *text, *line;

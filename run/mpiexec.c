@@ -82,9 +82,9 @@ enum when { ALWAYS, AS_ROOT, MORE_RANKS_THAN_CORES, SEVERAL_MACHINES };
  * keep its core from them.
  *
  * By default mpiexec says which rank has died, and passes on what the others say of it, only after
- * it has slept twice between its SIGTERM and SIGKILL for the others; what is to be saved has its
- * time at SIGUSR1 (job.c). And it looks whether other machines are still there only after two
- * hours. */
+ * it has slept twice between its SIGTERM and SIGKILL for the others; ranks that save have their
+ * time after SIGUSR1 (job.c). And it asks only after two hours whether other machines are still
+ * there. */
 static const struct {
     enum when when;
     const char *unless; /* one of these is part of a word of -mpi */
@@ -102,7 +102,7 @@ static const struct {
     {SEVERAL_MACHINES, "oob_tcp_keepalive", {"--mca", "oob_tcp_keepalive_probes", "5"}},
 };
 
-/* Where mpiexec finds them itself, Slurm says how many it will find. */
+/* Returns how many ranks there will be. Where mpiexec finds the machines itself, Slurm says it. */
 static int machines(const struct cmn_run_options *o)
 {
     const char *nodes = getenv("SLURM_JOB_NUM_NODES");
@@ -115,7 +115,7 @@ static int is(enum when when, const struct cmn_run_options *o)
     switch (when) {
     case AS_ROOT:
         return geteuid() == 0;
-    case MORE_RANKS_THAN_CORES: /* elsewhere the list of machines says how many each takes */
+    case MORE_RANKS_THAN_CORES: /* with -hosts the list says how many each machine takes */
         return cmn_mpiexec_is_here(o) && o->ranks > cmn_mpiexec_cores();
     case SEVERAL_MACHINES:
         return machines(o) > 1;

@@ -12,9 +12,10 @@
 
 enum { NUMBER_MAX = 1000000 };
 
-/* `cmn-run -list` prints it for the man page, completion and the table of docs/use/cmn-run.md. */
+/* `cmn-run -list` prints this table for the man page, completion and the table of
+ * docs/use/cmn-run.md. */
 static const struct {
-    const char *name, *value, *help; /* value NULL: it takes none */
+    const char *name, *value, *help; /* value NULL: the option takes none */
 } table[] = {
     {"n", "N", "number of ranks; without it one for each core of this machine"},
     {"hosts", "a:4,b:4", "machines, and how many ranks each takes"},
@@ -153,7 +154,7 @@ static void set(struct cmn_run_options *o, int option, const char *value)
     }
 }
 
-/* Words behind this one that are its values, whatever they look like. */
+/* Returns how many words behind this one are its values, whatever they look like. */
 static int values_of(char *const *word, int i)
 {
     static const struct {
@@ -177,7 +178,7 @@ int cmn_run_options_list(const struct cmn_run_options *o)
     return o->hosts.count || o->hostfile || o->discover;
 }
 
-/* Of what cmn-run tells mpiexec itself mpiexec would silently take one. */
+/* Refuses words of -mpi that cmn-run passes itself: mpiexec would silently take one of the two. */
 static void check_mpi(struct cmn_run_options *o)
 {
     static const struct {
@@ -224,7 +225,7 @@ static void check(struct cmn_run_options *o)
     }
 }
 
-/* Darknet has no options of these names: behind it they are cmn-run's, in the wrong place. */
+/* Refuses options of cmn-run behind Darknet's name, which has none of these names. */
 static void refuse_behind_darknet(char *const *word)
 {
     int behind = 0;
@@ -253,7 +254,7 @@ void cmn_run_options_read(struct cmn_run_options *o, int argc, char **argv)
     *o = (struct cmn_run_options){.retries = -1, .interval = 10, .journal = "cmn-run.log"};
     add_mpi(o, "");
     opterr = 0;
-    /* +: no option stands behind the first word that is none. */
+    /* +: the options end at the first word that is none. */
     while ((option = getopt_long_only(argc, argv, "+:h", names, NULL)) != -1) {
         if (option == ':') {
             cmn_run_fatal("-%s: %s is missing", table[optopt].name, table[optopt].value);

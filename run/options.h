@@ -1,4 +1,4 @@
-/* The command line of cmn-run. */
+/* Reads the command line of cmn-run. */
 #ifndef CMN_RUN_OPTIONS_H
 #define CMN_RUN_OPTIONS_H
 

@@ -15,13 +15,12 @@
 
 #include "messages.h"
 
-/* Seconds in which what has been killed must be gone. */
+/* Processes that were killed must be gone within so many seconds. */
 enum { KILL_SECONDS = 5 };
 
 static int signals = -1;
 static int stop;
-static sigset_t
-    before; /* what was blocked when cmn-run was started: its processes get that again */
+static sigset_t before; /* signals blocked at cmn-run's start: its processes get that mask again */
 
 double cmn_clock(void)
 {
@@ -33,8 +32,8 @@ double cmn_clock(void)
 
 /* ---- children that are older than cmn-run ---- */
 
-/* Those of a script that ended with `exec cmn-run`. Where such a process id is given again, one of
- * a job may outlive it. */
+/* A script that ended with `exec cmn-run` leaves children. If such a process id is given again, a
+ * process of a job may outlive the job. */
 static pid_t *foreign;
 static size_t n_foreign;
 
@@ -60,8 +59,8 @@ static void remember_foreign(void)
     }
 }
 
-/* What foreign children leave behind becomes a child of cmn-run, too. It is in cmn-run's process
- * group; no job's process is. */
+/* Returns whether the process is foreign. Orphans of foreign children become children of cmn-run,
+ * too. They are in cmn-run's process group; no process of a job is. */
 static int is_foreign(pid_t pid)
 {
     for (size_t i = 0; i < n_foreign; i++) {
@@ -85,7 +84,7 @@ void cmn_signals_open(void)
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         sigaddset(&set, wanted[i]);
     }
-    /* nohup; a signal that is ignored and blocked would still be read */
+    /* under nohup: a signal that is ignored and blocked would still be read */
     if (!sigaction(SIGHUP, NULL, &as_given) && as_given.sa_handler == SIG_IGN) {
         sigdelset(&set, SIGHUP);
     }
@@ -164,7 +163,8 @@ int cmn_wait_until(int (*done)(void *of), void *of, double seconds)
 
 /* ---- processes ---- */
 
-/* What cmn_process_start() has started, until somebody asks after its end. */
+/* These processes were started by cmn_process_start(), and nobody has asked yet whether they have
+ * ended. */
 static struct started {
     pid_t pid;
     int ended, status;
@@ -181,7 +181,7 @@ static struct started *find_started(pid_t pid)
     return s < started + n_started ? s : NULL;
 }
 
-/* Reaps all that has ended: nobody else does that for orphans. */
+/* Reaps all processes that have ended: nobody else does that for orphans. */
 static void reap(void)
 {
     struct started *s;
@@ -197,7 +197,7 @@ static void reap(void)
     }
 }
 
-/* In the new process; `tell` closes by itself when the program begins. */
+/* Runs in the new process. `tell` is closed when the program begins. */
 static void become(char *const *argv, int output, int error, int tell, pid_t parent)
 {
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -245,7 +245,7 @@ pid_t cmn_process_start(char *const *argv, int output, int error)
         close(tell[0]);
         return cmn_run_fail("a process cannot be started: %s", strerror(errno));
     }
-    setpgid(pid, pid); /* here, too: a signal for the group may come before the process runs */
+    setpgid(pid, pid); /* the child does the same, but a signal may come before it runs */
     n = read(tell[0], &why, sizeof why);
     close(tell[0]);
     if (n == sizeof why) {

@@ -1,8 +1,8 @@
 
 # shellcheck shell=bash disable=SC2154
-# The arrays above are made from the tables; in setup/completion.bash are the functions alone.
+# The arrays above are made from the tables; setup/completion.bash has only the functions.
 
-# What begins like the word under the cursor, of the words in $1.
+# Offers those of the words in $1 that begin like the word under the cursor.
 _darknet_offer() {
     mapfile -t COMPREPLY < <(compgen -W "$1" -- "${COMP_WORDS[COMP_CWORD]}")
 }
@@ -16,7 +16,7 @@ _darknet() {
         _darknet_offer "${_darknet_keys[$before]-}"
     elif [[ $word == -* ]]; then
         words="${_darknet_options[$driver]-} -cmn -nogpu -i -h"
-        # All keys at once only where they are asked for.
+        # The keys are offered only where the word begins with -cmn, or the command has -cmn.
         [[ $word != -cmn* && " ${COMP_WORDS[*]} " != *' -cmn '* ]] || words+=" ${!_darknet_keys[*]}"
         _darknet_offer "$words"
     elif ((COMP_CWORD == 2)); then
@@ -24,7 +24,7 @@ _darknet() {
     fi
 }
 
-# Options, and then a command: bash-completion, where it is there, knows what follows that.
+# cmn-run takes options, and then a command, whose words bash-completion knows, where it is installed.
 _cmn_run() {
     local i=1
     COMPREPLY=()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # cuda.sh OUT: finds the CUDA toolkit, tries it, and writes what the Makefile needs to know to OUT.
-# Environment: NVCC or CUDA_HOME (else nvcc of PATH, else /usr/local/cuda), CC, ARCH (numbers as 80 or 80,90), CUDNN=1 and
-# NCCL=1 (to be used), KEY (a line that OUT begins with). Says in one line what is missing.
+# It reads NVCC or CUDA_HOME (else nvcc of PATH, else /usr/local/cuda), CC, ARCH (numbers as 80 or 80,90), CUDNN=1 and NCCL=1 (these
+# are used) and KEY (a line that OUT begins with) from the environment. One line says what is missing.
 set -euo pipefail
 
 out=$1
@@ -27,7 +27,7 @@ find_nvcc() {
     fi
 }
 
-# Folders that nvcc itself gives to the compiler (-I) or linker (-L), without the stubs of the driver.
+# Prints the folders that nvcc itself gives to the compiler (-I) or linker (-L), without the stubs of the driver.
 folders_of() {
     "$nvcc" --dryrun -o "$work/x" "$work/probe.cu" 2>&1 | grep -E '^#\$ (INCLUDES|LIBRARIES)=' |
         grep -oE -- "$1[^\" ]+" | sed "s/^$1//" | grep -vE '/stubs$|^/usr/include/?$' | while IFS= read -r folder; do
@@ -35,8 +35,8 @@ folders_of() {
     done || true
 }
 
-# Binary code for every generation that this toolkit knows, for it runs on the later members of its own; and the portable
-# code of the newest, for what is to come, and of the oldest, for what lies between.
+# The program has binary code for every generation that this toolkit knows, which also runs on later members of that generation, and
+# portable code of the newest one, for GPUs to come, and of the oldest one, for those between.
 architectures() {
     local known wanted=() number newest oldest
     known=$("$nvcc" --list-gpu-arch | sed 's/^compute_//')
@@ -60,7 +60,7 @@ architectures() {
     printf -- '-gencode arch=compute_%s,code=compute_%s\n' "$newest" "$newest"
 }
 
-# probe NAME HEADER EXPRESSION FLAG...: compiles and links a program that calls EXPRESSION; "" when it does, else why not.
+# probe NAME HEADER EXPRESSION FLAG...: compiles and links a program that calls EXPRESSION, and prints why that fails, if it does.
 probe() {
     local header=$1 expression=$2
     shift 2
@@ -81,12 +81,12 @@ check_libraries() {
     libs=(-lcudart -lcublas -lcurand)
     if [[ ${CUDNN:-} == 1 ]]; then
         probe $'#include <cudnn.h>\n#if CUDNN_MAJOR * 100 + CUDNN_MINOR < 801\n#error cuDNN is older than 8.1\n#endif' 'cudnnGetVersion()' -lcudnn -lcudart ||
-            die "CUDNN=1: cuDNN 8.1 or newer was not found where CUDA is ($(first_error)): install it, or leave CUDNN=1 away"
+            die "CUDNN=1: cuDNN 8.1 or newer was not found where CUDA is ($(first_error)): install it, or build without CUDNN=1"
         libs+=(-lcudnn)
     fi
     if [[ ${NCCL:-} == 1 ]]; then
         probe $'#include <nccl.h>\n#if NCCL_VERSION_CODE < 21400\n#error NCCL is older than 2.14\n#endif' 'ncclGetVersion(0)' -lnccl -lcudart ||
-            die "NCCL=1: NCCL 2.14 or newer was not found where CUDA is ($(first_error)): install it, or leave NCCL=1 away"
+            die "NCCL=1: NCCL 2.14 or newer was not found where CUDA is ($(first_error)): install it, or build without NCCL=1"
         libs+=(-lnccl)
     fi
 }
@@ -100,7 +100,7 @@ main() {
     ((${release% *} * 100 + ${release#* } >= 1108)) || die "$nvcc is of CUDA ${release/ /.}: 11.8 or newer is needed"
     cflags=() ldflags=()
     while IFS= read -r folder; do cflags+=(-isystem "$folder"); done < <(folders_of -I)
-    # A folder of this machine in the program is in the way on the next: only where the loader does not know it.
+    # The program names a folder of this machine only where the loader does not know it: it would be wrong on another machine.
     known=$(/sbin/ldconfig -p 2>/dev/null | sed -n 's|.*libcudart.* => \(.*\)/[^/]*|\1|p' | xargs -r realpath -- || true)
     while IFS= read -r folder; do
         ldflags+=(-L"$folder")

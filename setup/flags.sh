@@ -5,7 +5,7 @@ set -euo pipefail
 
 : "${MPICC:=mpicc}" "${PKG_CONFIG:=pkg-config}"
 
-# What a wrapper would run: the words -show of Open MPI, MPICH and those that come from it. Its compiler is left out.
+# Prints what a wrapper would run, without its compiler. Open MPI, MPICH and its descendants know -show.
 mpi() {
     local shown word
     shown=$($MPICC -show)
@@ -20,7 +20,7 @@ mpi() {
     done
 }
 
-# cJSON's own folder is one too deep for <cjson/cJSON.h>, and the compiler's own folders must keep their place.
+# pkg-config's folder of cJSON is one too deep for <cjson/cJSON.h>, and the compiler's own folders must keep their place.
 library() {
     local found
     case $1 in

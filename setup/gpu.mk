@@ -1,4 +1,4 @@
-# GPU=1: a build of its own (docs/use/gpu.md). Included by every build, without effect on the others.
+# GPU=1 makes a build of its own (docs/use/gpu.md). Every build includes this file; the others ignore it.
 
 CUDA_OBJ    :=
 ifeq ($(GPU),1)
@@ -7,7 +7,7 @@ CMN_CUDA_OBJ := $(patsubst %.cu,$(B)/%.o,$(wildcard cmn/*/*.cu))
 CUDA_OBJ    := $(DK_CUDA_OBJ) $(CMN_CUDA_OBJ)
 GPU_FLAGS   := -DGPU $(if $(filter 1,$(CUDNN)),-DCUDNN) $(if $(filter 1,$(CUDNN_HALF)),-DCUDNN_HALF) $(if $(filter 1,$(NCCL)),-DCMN_NCCL)
 
-# What setup/cuda.sh has found. The first line of the file says for which settings.
+# setup/cuda.sh writes this file; the first line says for which settings.
 cuda_key := $(strip NVCC=$(NVCC) CUDA_HOME=$(CUDA_HOME) ARCH=$(ARCH) CUDNN=$(CUDNN) NCCL=$(NCCL) CC=$(CC))
 ifneq ($(shell head -n 1 $(B)/cuda.mk 2>/dev/null),\# $(cuda_key))
 $(shell rm -f $(B)/cuda.mk)
@@ -17,7 +17,7 @@ include $(B)/cuda.mk
 endif
 endif
 
-# Both halves of nvcc: its own, and the compiler's below it. The module's kernel sees no header of Darknet.
+# These are the flags of nvcc, and of the compiler below it. The module's kernel sees no header of Darknet.
 CUDA_FLAGS = $(CUDA_ARCH) -O2 -Xcompiler -Wall,-fPIC
 DK_CUDA_FLAGS  = $(CUDA_FLAGS) $(GPU_FLAGS) $(if $(SUFFIX),-w) $(DK_INCLUDE) -Icmn
 CMN_CUDA_FLAGS = $(CUDA_FLAGS) -Xcompiler -Wextra -Icmn

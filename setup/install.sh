@@ -8,11 +8,11 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 : "${CC:=gcc}" "${CFLAGS:=}" "${LDFLAGS:=}" "${OS_RELEASE:=/etc/os-release}"
 
-# Of each package that is wanted, in the table's order; `name` is this distribution's.
+# These arrays have an entry for each package that is wanted, in the table's order; `name` is this distribution's.
 packages=()
 declare -A name proof why
 
-# distribution: the table's column for this machine, and how one installs there.
+# Sets the table's column for this machine, and how one installs there.
 distribution() {
     local ids
     ids=$(sed -nE 's/^ID(_LIKE)?=//p' "$OS_RELEASE" 2>/dev/null | tr -d "\"'" | xargs)
@@ -38,7 +38,7 @@ read_table() {
     done <"$here/packages"
 }
 
-# A program: a name on PATH, or what stands for it. Some are where not all people's shells look.
+# Succeeds if the program is on PATH; CC and MPIEXEC may name others. Some programs lie where not every shell looks.
 program_there() {
     case $1 in
         gcc) set -- "$CC" ;;
@@ -47,11 +47,11 @@ program_there() {
     PATH=$PATH:/usr/sbin:/sbin command -v "${1%% *}" >/dev/null
 }
 
-# links PROOF...: one program that uses all these headers and libraries compiles.
+# links PROOF...: succeeds if a program compiles that uses all these headers and libraries.
 links() {
     local kind library header symbol libraries=() compile link
     {
-        # What cmocka.h expects.
+        # cmocka.h expects these headers before it.
         printf '#include <%s>\n' stdarg.h stddef.h stdint.h setjmp.h
         for kind in "$@"; do
             IFS=: read -r kind library header symbol <<<"$kind"
@@ -79,7 +79,7 @@ there() {
     return 1
 }
 
-# find_missing PACKAGE...: sets the array missing. All libraries are tried at once first, as a rule they are there.
+# find_missing PACKAGE...: sets the array missing. All libraries are tried at once first, because they are there as a rule.
 find_missing() {
     local package compiled=() all=0
     for package in "$@"; do
@@ -93,7 +93,7 @@ find_missing() {
             *) there "${proof[$package]}" || missing+=("$package") ;;
         esac
     done
-    # What links may still be out of reach when a program starts.
+    # A library that links may still not be found when a program starts.
     if ((all)) && ! "$work/try" 2>"$work/said" && grep -q 'shared librar' "$work/said"; then
         echo "set-up: a program that is linked here does not start: $(sed 's/.*libraries: //; q' "$work/said"); put its folder into" \
             "LD_LIBRARY_PATH, or into LDFLAGS as -Wl,-rpath,FOLDER" >&2

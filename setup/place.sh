@@ -12,7 +12,7 @@ fail() {
 hint=
 [[ $(id -u) -eq 0 ]] || hint="; without root: make install PREFIX=\$HOME/.local"
 
-# place MODE SOURCE TARGET, TARGET below the prefix.
+# place MODE SOURCE TARGET: copies a file to TARGET below the prefix.
 place() {
     local reason
     reason=$(install -D -m "$1" -- "$2" "$root/$3" 2>&1) || fail "$root/$3 cannot be written (${reason#install: })$hint"
@@ -34,7 +34,7 @@ install_all() {
     done
     for file in darknet cmn-run; do
         place 644 "$build/$file.1" "share/man/man1/$file.1"
-        place 644 "$build/completion" "share/bash-completion/completions/$file" # looked for by the program's name
+        place 644 "$build/completion" "share/bash-completion/completions/$file" # bash-completion looks for the program's name
     done
 
     # An older version may have placed files that this one no longer has.
@@ -47,7 +47,7 @@ install_all() {
     echo "installed below $root"
 }
 
-# Removes one file, then its folders as far up as they are empty and as the prefix.
+# Removes one file, then its folders up to the prefix, as long as they are empty.
 remove() {
     local folder
     case $1 in

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# reference.sh: what is made from the tables of the programs in the folder BIN (`darknet cmn list -tsv`, `cmn-run -list`).
+# reference.sh makes pages from the tables of the programs in the folder BIN (`darknet cmn list -tsv`, `cmn-run -list`).
 #
 #   reference.sh tables BIN PAGE...         writes the tables of Markdown pages anew: those between `<!-- end -->` and one of the lines
 #                                           `<!-- darknet cmn list -md SECTION -->`, `<!-- cmn-run -list -->`, `<!-- bench/results/FILE -->`
-#   reference.sh man BIN VERSION PAGE       a man page: PAGE, with lines `@WORD` replaced by a table; statuses, files and the environment
-#                                           are those of docs/reference/files.md
-#   reference.sh completion BIN             completion for bash: darknet and cmn-run
+#   reference.sh man BIN VERSION PAGE       prints a man page: PAGE, with lines `@WORD` replaced by a table; statuses, files and the
+#                                           environment are those of docs/reference/files.md
+#   reference.sh completion BIN             prints the completion for bash of darknet and cmn-run
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -39,7 +39,7 @@ man() {
     {
         "$bin/darknet" cmn list -tsv
         "$bin/cmn-run" -list | sed 's/^/options\t/'
-        # Of a row of Markdown its cells; `of` is the program that it is about.
+        # This prints the cells of a row of Markdown.
         awk -F ' *[|] *' -v OFS='\t' '
             /^## / { kind = tolower(substr($0, 4)); gsub(/ /, "-", kind) }
             /^\| / && $2 !~ /^(status|file|variable)$/ { print kind, $2, $3, $4 }' "$here/docs/reference/files.md"
@@ -55,7 +55,7 @@ man() {
             if (s ~ /^[a-z]+([ ,]|$)/) s = toupper(substr(s, 1, 1)) substr(s, 2)
             return roff(s) "."
         }
-        # What stands behind -KEY: the words, or the unit of the number and its word.
+        # Returns what stands behind -KEY: the words, or the unit of the number and its word.
         function value(range,   word) {
             if (range ~ /^[0-9]/) {
                 if (match(range, /, or /)) word = " | " substr(range, RSTART + 5)
@@ -115,7 +115,7 @@ man() {
 completion() {
     cat <<'END'
 # Completion for bash of darknet and cmn-run, made by setup/reference.sh from the tables of both programs.
-# Words of a command, options of a command, values of a key.
+# The arrays have the words of a command, its options, and the values of a key.
 END
     "$bin/darknet" help | program=$bin/darknet awk '
         !found { found = /^Commands:$/; next }
@@ -135,7 +135,7 @@ END
         $1 == "keys" {
             words = ""
             if ($2 == "cmn_communicator") words = "auto" names
-            else if ($4 ~ /^(file|folder)/) words = "" # bash completes names
+            else if ($4 ~ /^(file|folder)/) words = "" # bash completes file names
             else if ($4 ~ /^[a-z0-9_]+(, [a-z0-9_]+)+$/) { words = $4; gsub(/,/, "", words) }
             else if (match($4, /, or [a-z]+$/)) words = substr($4, RSTART + 5)
             print "declare -gA _darknet_keys[-" $2 "]=\"" words "\""

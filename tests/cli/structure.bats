@@ -110,10 +110,10 @@ PRIVATE+='|lend|lent|lends|takes? back|pieces?|flow'
     grep -qiE "[^a-z]($PRIVATE)[^a-z]" <<<' struct cmn_tally *t; '
 }
 
-# old_words [FOLDER]: comments of the module in words that a reader of today stumbles over, as "file:line: comment". A parameter's
+# old_words FOLDER...: comments of C files in words that a reader of today stumbles over, as "file:line: comment". A parameter's
 # name stands in backticks.
 old_words() {
-    find "${1:-cmn}" -name '*.[ch]' -exec awk '{
+    find "$@" -name '*.[ch]' -exec awk '{
         for (line = $0; line != ""; line = end ? substr(line, end + 2) : "") {
             if (!inside) {
                 begin = index(line, "/*")
@@ -127,8 +127,8 @@ old_words() {
         } }' {} + | grep -iE "\<but for\>|\<(leaves?|left|leaving)\>.* away\>|\<goes on\>|[^\`]\<alone\>|people's own|: +Of (this|the) [a-z]+\." || true
 }
 
-@test "comments of the module are in today's English" {
-    said=$(old_words)
+@test "comments of C files are in today's English" {
+    said=$(old_words cmn run bench)
     echo "$said"
     [[ -z $said ]]
     folder=$BATS_TEST_TMPDIR/words
