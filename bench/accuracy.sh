@@ -30,24 +30,13 @@ settings=(
     'local2-double|local steps 2, double buffering|-cmn_local_steps 2 -cmn_double_buffering 1'
 )
 
-sed "s|^backup.*|backup=$work/out|" cfg/mnist.data >"$work/bench.data"
-mkdir -p "$work/out"
-
 # run NAME KEYS DIVISOR NET SEED: appends the accuracy in per cent to a file of the setting, or notes why it refuses.
 run() {
     local to="$work/$4-$1" keys
     [[ ! -f $to.why ]] || return 0
     read -ra keys <<<"$2"
-    rm -f "$work"/out/*.weights "$work/log.json"
     awk -F= -v divisor="${3:-1}" '/^learning_rate/ { $0 = "learning_rate=" $2 / divisor } { print }' "cfg/$4.cfg" >"$work/$4.cfg"
-    # shellcheck disable=SC2086
-    if ! $MPIEXEC -n "$NP" "$DARKNET" classifier train "$work/bench.data" "$work/$4.cfg" -cmn -cmn_communicator "$COMMUNICATOR" \
-        -cmn_seed "$5" -cmn_report quiet -cmn_json "$work/log.json" "${keys[@]}" >"$work/output" 2>&1; then
-        grep -m 1 '^cmn\[rank' "$work/output" >"$to.why" || { tail -n 3 "$work/output"; echo 'status not 0'; } >"$to.why"
-        return
-    fi
-    jq -r 'last | [(10000 * .["validation/main/accuracy"] | round) / 100, .iteration] | @tsv' "$work/log.json" >>"$to"
-    echo "seed $5, $4, $1: $(tail -n 1 "$to" | cut -f 1) %, $SECONDS s" >&2
+    validate "$to" "$work/$4.cfg" "$5" -cmn_communicator "$COMMUNICATOR" "${keys[@]}" || refusal >"$to.why"
 }
 
 chosen=()
@@ -70,7 +59,7 @@ for net in "${nets[@]}"; do
     for line in "${chosen[@]}"; do
         IFS='|' read -r name label _ <<<"$line"
         if [[ -f $work/$net-$name.why ]]; then
-            row net "$net" setting "$label" mean "$(tr '\n' ' ' <"$work/$net-$name.why")"
+            row net "$net" setting "$label" mean "$(<"$work/$net-$name.why")"
             continue
         fi
         mean=$(mean <"$work/$net-$name")

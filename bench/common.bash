@@ -34,6 +34,22 @@ train() {
     fi
 }
 
+# validate FILE CFG SEED ARGUMENTS...: trains on all of MNIST, and appends the last accuracy in per cent, and the iterations, to the file.
+validate() {
+    rm -rf "$work/out" "$work/log.json"
+    sed "s|^backup.*|backup=$work/out|" cfg/mnist.data >"$work/bench.data"
+    # shellcheck disable=SC2086
+    $MPIEXEC -n "$NP" "$DARKNET" classifier train "$work/bench.data" "$2" -cmn -cmn_seed "$3" -cmn_report quiet -cmn_json "$work/log.json" \
+        "${@:4}" >"$work/output" 2>&1 || return 1
+    jq -r 'last | [(10000 * .["validation/main/accuracy"] | round) / 100, .iteration] | @tsv' "$work/log.json" >>"$1"
+    echo "seed $3, ${1##*/}: $(tail -n 1 "$1" | cut -f 1) %, $SECONDS s" >&2
+}
+
+# Prints why the last training was refused.
+refusal() {
+    grep -m 1 '^cmn\[rank' "$work/output" || { tail -n 3 "$work/output" | tr '\n' ' '; echo 'status not 0'; }
+}
+
 # ms_a_step STEPS: prints the milliseconds of a step of the last training. The first row ends the warm-up; the other rows cover the steps.
 ms_a_step() {
     jq -r --argjson steps "$1" '(last.elapsed_time - .[0].elapsed_time) / $steps * 1000' "$work/log.json"

@@ -32,14 +32,10 @@ settings=(
     "low-linear|rate 0.05, batch $((4 * own)), linear|$((4 * own))|0.05|0|$epochs|-cmn_scale_lr linear"
 )
 
-sed "s|^backup.*|backup=$work/out|" cfg/mnist.data >"$work/bench.data"
-mkdir -p "$work/out"
-
 # run SEED SETTING: appends the accuracy in per cent, and the iterations, to a file of the setting.
 run() {
     local name batch rate burn_in epochs keys
     IFS='|' read -r name _ batch rate burn_in epochs keys <<<"$2"
-    rm -f "$work"/out/*.weights "$work/log.json"
     sed -e "s/^batch=.*/batch=$batch\nburn_in=$burn_in/; s/^learning_rate=.*/learning_rate=$rate/" \
         -e "s/^cmn_epochs=.*/cmn_epochs=$epochs/" cfg/mnist_mlp.cfg >"$work/net.cfg"
     # cmn_scale_lr=linear scales by the number of ranks. Scaling for another batch of one rank is up to the user, and is done here.
@@ -51,10 +47,7 @@ run() {
         keys+=' -cmn_batch global'
     fi
     # shellcheck disable=SC2086
-    $MPIEXEC -n "$NP" "$DARKNET" classifier train "$work/bench.data" "$work/net.cfg" -cmn -cmn_seed "$1" -cmn_report quiet \
-        -cmn_json "$work/log.json" $keys >"$work/output" 2>&1 || { tail -n 3 "$work/output"; exit 1; }
-    jq -r 'last | [(10000 * .["validation/main/accuracy"] | round) / 100, .iteration] | @tsv' "$work/log.json" >>"$work/$name"
-    echo "seed $1, $name: $(tail -n 1 "$work/$name" | cut -f 1) %, $SECONDS s" >&2
+    validate "$work/$name" "$work/net.cfg" "$1" $keys || { refusal >&2; exit 1; }
 }
 
 for seed in "${seeds[@]}"; do

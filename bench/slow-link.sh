@@ -121,7 +121,7 @@ run() {
         sent+=("$(cluster_payload "$node")")
     done
     if ! train "$name" "$net" "$with" "$warm" $((warm + steps)) "${keys[@]}"; then
-        grep -m 1 '^cmn\[rank' "$work/output" >"$to.why" || { tail -n 3 "$work/output"; echo "status not 0"; } >"$to.why"
+        refusal >"$to.why"
         return
     fi
     for node in 1 2; do
@@ -143,7 +143,7 @@ rows() {
         IFS='|' read -r name label _ <<<"$line"
         file="$work/$1-$2-$name"
         if [[ -f $file.why ]]; then
-            row net "$1" link "$2" setting "$label" 'of baseline' "$(tr '\n' ' ' <"$file.why")"
+            row net "$1" link "$2" setting "$label" 'of baseline' "$(<"$file.why")"
             continue
         fi
         of=$(ratios "$file" "$work/$1-$2-baseline" | median)
