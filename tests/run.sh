@@ -159,7 +159,7 @@ for n in "${worlds[@]}"; do
     for source in tests/ranks/*/*.c tests/gpu/*/*.c; do
         name=${source#tests/} name=${name%.c}-$n
         # All keys crossed take minutes, and 5 ranks have every shape of nodes that 4 have, and uneven ones.
-        [[ $name == gpu/@(fake|real)/* || $name == ranks/hooks/combinations-4 ]] || add "$name"
+        [[ $name == gpu/@(fake|real)/* || $name == gpu/*-5 || $name == ranks/hooks/combinations-4 ]] || add "$name"
     done
 done
 # Behind the ranks come those that take long, or they would run alone at the end.

@@ -59,6 +59,8 @@ static void look(struct side *from, struct side *to, const char *what)
 
 WORLD_TEST(restarts)
 {
+    size_t n;
+
     (void)shape;
     for (int k = 0; cmn_compressor_at(k); k++) {
         for (int way = 0; way < 4 && !failure[0]; way++) {
@@ -69,7 +71,7 @@ WORLD_TEST(restarts)
                      t->inter_size > 1 ? "two_dimensional" : "flat");
             o.local_steps = way & 1 ? EVERY : 1;
             o.double_buffering = way / 2;
-            restart(t, &o, cmn_compressor_at(k)->name, look);
+            restart(t, &o, cmn_compressor_at(k)->name, trained(t, &o, &n), look);
         }
     }
     for (int way = 0; way < 3 && !failure[0]; way++) {
@@ -78,7 +80,7 @@ WORLD_TEST(restarts)
         snprintf(o.communicator, sizeof o.communicator, "shm");
         o.clip = way != 1 ? 2.5 : 0;
         o.lars = way ? 0.01 : 0;
-        restart(t, &o, "clipping or LARS", look);
+        restart(t, &o, "clipping or LARS", trained(t, &o, &n), look);
     }
 }
 

@@ -25,6 +25,8 @@ static const char cfg[] = "[net]\nbatch=2\nheight=6\nwidth=6\nchannels=2\n"
 /* Whether the next sides are updated by Adam's rule. Its numbers: the divisor is no small one, as these
  * gradients are now and then almost 0. */
 static int with_adam;
+/* The step after which the next sides leave one out; 0: none. */
+static int skip_after;
 static const char adams_lines[] = "adam=1\nB1=0.8\nB2=0.9\neps=0.01\n";
 
 struct side {
@@ -56,6 +58,7 @@ static inline void open_side(struct side *s, const struct cmn_topology *t,
     s->net = nets_parse(text);
     cmn_optimizer_plan(&s->s, t, &s->o, s->c, s->self, with_adam, NULL);
     cmn_gradient_exchange_open(&s->g, cmn_net_of(s->net), &s->s.communicator, s->self);
+    CHECK(s->g.on_gpu == (t->device >= 0));
     cmn_optimizer_open(&s->s, &s->g, s->net->n);
     MPI_Barrier(t->world);
     for (int i = 0, k = 0; i < s->g.tensors; i++) { /* rand_normal() is not the same twice */
@@ -151,6 +154,12 @@ static inline void step(struct side *s, int number)
         CHECK_SAYING(s->s.metrics[i] == (float)(n * (of + i) + n * (n - 1) / 2), "%d: %g", i,
                      (double)s->s.metrics[i]);
     }
+    if (number == skip_after) {
+        struct cmn_rule left_out = {IMAGES / s->t->size, RATE, MOMENTUM, DECAY, 0};
+        fresh = cmn_optimizer_update(&s->s, &left_out, IMAGES, 1);
+        CHECK(left_out.done && fresh == is_delayed(s));
+        s->told += fresh ? (double)s->s.metrics[0] : 0;
+    }
 }
 
 /* Each rank's metrics of each step has come once; with double buffering alone that of the last step
@@ -237,17 +246,16 @@ static inline void hand_over(struct side *from, struct side *to)
     }
 }
 
-/* Two trainings; the second is stopped in between, and continues in a third with what was saved, at which
- * `look` looks. */
+/* A training that is stopped in between continues in another one with what was saved, at which `look`
+ * looks, and ends with the weights `want` of one that was not stopped, which it frees. */
 static inline void restart(const struct cmn_topology *t, const struct cmn_options *o,
-                           const char *what,
+                           const char *what, float *want,
                            void (*look)(struct side *from, struct side *to, const char *what))
 {
     struct side first, second;
-    float *want, *got;
+    float *got;
     size_t n;
 
-    want = trained(t, o, &n);
     open_side(&first, t, o);
     open_side(&second, t, o);
     for (int i = 1; i <= UPDATES; i++) {
