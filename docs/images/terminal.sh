@@ -12,16 +12,15 @@ PATH=$PWD/bin:$PATH script -qec "stty cols $columns; $command" /dev/null </dev/n
     awk '/^cmn: 2 ranks/ { seen = 1 } !seen || !NF { next } /^\[/ { if (/ epoch 2\.4/) { print; exit } next } { print }' |
     fold -w "$columns" |
     awk -v columns="$columns" -v command="$command" '
-        function row(class, text) {
+        function row(fill, text) {
             gsub(/&/, "\\&amp;", text); gsub(/</, "\\&lt;", text); gsub(/>/, "\\&gt;", text)
-            rows = rows sprintf("<text class=\"%s\" x=\"16\" y=\"%d\">%s</text>\n", class, 34 + 18 * n++, text)
+            rows = rows sprintf("<text fill=\"%s\" x=\"16\" y=\"%d\">%s</text>\n", fill, 34 + 18 * n++, text)
         }
-        BEGIN { row("p", "$ " command); row("d", "…") }
-        { row(/^\[/ ? "b" : /^epoch/ ? "h" : /^(Saving|  ms)/ ? "d" : "t", $0) }
+        BEGIN { row("#ffffff", "$ " command); row("#8b949e", "…") }
+        { row(/^\[/ ? "#7ee787" : /^epoch/ ? "#79c0ff" : /^(Saving|  ms)/ ? "#8b949e" : "#d7dce2", $0) }
         END {
-            printf "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" font-size=\"12\">\n", columns * 7.23 + 32, 34 + 18 * n
-            print "<style>text{font-family:DejaVu Sans Mono,Menlo,Consolas,monospace;white-space:pre;fill:#d7dce2}"
-            print ".p{fill:#fff;font-weight:bold}.d{fill:#8b949e}.h{fill:#79c0ff}.b{fill:#7ee787}</style>"
+            printf "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" xml:space=\"preserve\"", columns * 7.23 + 32, 34 + 18 * n
+            print " font-family=\"DejaVu Sans Mono,Menlo,Consolas,monospace\" font-size=\"12\">"
             print "<rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"#161b22\"/>"
             printf "%s</svg>\n", rows
         }' >docs/images/terminal.svg
