@@ -8,8 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "messages.h"
-
 /* Darknet takes all blanks out of a cfg's lines, and a byte order mark before the first one. */
 static void strip(char *line)
 {

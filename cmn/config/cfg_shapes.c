@@ -30,7 +30,7 @@ void cmn_cfg_tell(struct cmn_cfg_walk *w, enum cmn_cfg_fault fault, const struct
 #define FAULT(w, key, ...) \
     cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, cmn_cfg_find((w)->q->cfg, (w)->section, key), __VA_ARGS__)
 
-double cmn_cfg_real(struct cmn_cfg_walk *w, const char *key, double otherwise)
+static double real(struct cmn_cfg_walk *w, const char *key, double otherwise)
 {
     const struct cmn_cfg_line *l = cmn_cfg_find(w->q->cfg, w->section, key);
 
@@ -283,7 +283,7 @@ static void softmax(struct cmn_cfg_walk *w)
         FAULT(w, "groups", "groups=%.0f must divide the %.0f values before it", groups,
               w->in.values);
     }
-    if (cmn_cfg_real(w, "spatial", 0) != 0) {
+    if (real(w, "spatial", 0) != 0) {
         takes_image(w);
     }
     values_only(w);
@@ -412,7 +412,7 @@ static void shortcut(struct cmn_cfg_walk *w)
         if (!can_add(w, from)) {
             FAULT(w, "from", "from=%d adds layer %d of %.0f x %.0f pixels to %.0f x %.0f",
                   number - (w->section - 1), number, from->w, from->h, w->in.w, w->in.h);
-        } else if (cmn_cfg_real(w, "alpha", 1) != 1 &&
+        } else if (real(w, "alpha", 1) != 1 &&
                    (from->w != w->in.w || from->h != w->in.h || from->c != w->in.c)) {
             FAULT(w, "alpha", "alpha must be 1 unless both layers have one shape");
         }

@@ -30,9 +30,8 @@ struct cmn_cfg_walk {
 void cmn_cfg_tell(struct cmn_cfg_walk *w, enum cmn_cfg_fault fault, const struct cmn_cfg_line *line,
                   const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* Return a number of the section, or `otherwise` if it has none. */
+/* Returns a number of the section, or `otherwise` if it has none. */
 double cmn_cfg_whole(struct cmn_cfg_walk *w, const char *key, double otherwise);
-double cmn_cfg_real(struct cmn_cfg_walk *w, const char *key, double otherwise);
 
 /* Sets w->out from w->in and the section, and tells of what does not fit. Returns -1 if this Darknet
  * has no such layer. */

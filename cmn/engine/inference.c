@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "base/memory.h"
 #include "engine/darknet_net.h"
 #include "engine/darknet_tree.h"

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/fatal.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "engine/darknet_net.h"
 #include "engine/darknet_tree.h"

@@ -1,6 +1,5 @@
 #include "evaluators/ordered_output.h"
 
-#include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

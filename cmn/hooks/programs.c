@@ -5,8 +5,6 @@
 
 #include "cmn.h"
 
-#include "base/fatal.h"
-#include "base/log.h"
 #include "hooks/job.h"
 #include "mpi/call.h"
 #include "mpi/topology.h"

@@ -19,7 +19,6 @@
 #include "engine/darknet_tree.h"
 #include "hooks/job.h"
 #include "mpi/files.h"
-#include "trainer/resume.h"
 #include "trainer/trainer.h"
 
 /* The cfg and the .data file that Darknet has read last. */

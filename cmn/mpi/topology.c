@@ -1,6 +1,5 @@
 #include "mpi/topology.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

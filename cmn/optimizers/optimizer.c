@@ -5,8 +5,6 @@
 #include <string.h>
 
 #include "base/fatal.h"
-#include "base/log.h"
-#include "base/memory.h"
 #include "base/status.h"
 #include "compression/compressor.h"
 #include "mpi/device.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/fatal.h"
-#include "base/log.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/reduce.h"
 #include "base/timeline.h"

@@ -1,7 +1,6 @@
 #include "report/chart.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <spawn.h>
 #include <stddef.h>

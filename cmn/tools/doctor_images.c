@@ -1,9 +1,7 @@
 #include "tools/doctor_images.h"
 
 #include <cblas.h>
-#include <ctype.h>
 #include <errno.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -14,12 +14,10 @@
 
 #include <xxhash.h>
 
-#include "base/fatal.h"
 #include "base/launcher.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "engine/convolution.h"
-#include "mpi/call.h"
 #include "mpi/device.h"
 #include "mpi/files.h"
 #include "mpi/shared_window.h"

@@ -1,7 +1,7 @@
 /* Extension, cmn_validate: validation during training. It leaves the training's state unchanged. */
 #include <stdlib.h>
 
-#include "base/log.h"
+#include "base/clock.h"
 #include "base/status.h"
 #include "base/timeline.h"
 #include "mpi/call.h"

@@ -1,7 +1,6 @@
 #include "watchdog/heartbeat.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sodium.h>
