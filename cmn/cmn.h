@@ -225,10 +225,10 @@ int cmn_sample_image(char **paths, int images);
  * frees the array, not the names. */
 char **cmn_loader_paths(char **paths, int n);
 
-/* Local, thread-safe; without -cmn, too. What load_image_stb() loads: the pixels of an image file, or of
- * its copy in memory; the caller frees them. Moves the thread's random numbers on to its next sample.
- * NULL: *reason says why until the thread's next call; or is NULL, and AlexeyAB's Darknet without -cmn
- * reads the file itself. */
+/* Local, thread-safe; without -cmn, too. What load_image_stb() loads: the pixels of an image file,
+ * or of its copy in memory; the caller frees them. Moves the thread's random numbers on to its next
+ * sample. NULL: *reason says why until the thread's next call; or is NULL, and AlexeyAB's Darknet
+ * without -cmn reads the file itself. */
 unsigned char *cmn_load_image(const char *file, int channels, int *w, int *h, int *c,
                               const char **reason);
 
@@ -243,9 +243,10 @@ unsigned char *cmn_cached_image(const char *file, int channels, int *w, int *h, 
  * cmn_data=scatter that of its copy, which is valid until the thread's next call. Loaders open that. */
 const char *cmn_data_path(const char *name);
 
-/* Local, thread-safe; without -cmn, too. Reads the label file of an image: *n boxes of 5 numbers each, the class,
- * centre, width and height; the caller frees them. Ends the job if a line is no label. Boxes that Darknet leaves
- * out, or cuts, without a word are told once, by rank 0. NULL: AlexeyAB's Darknet without -cmn reads it itself. */
+/* Local, thread-safe; without -cmn, too. Reads the label file of an image: *n boxes of 5 numbers
+ * each, the class, centre, width and height; the caller frees them. Ends the job if a line is no
+ * label. Boxes that Darknet leaves out, or cuts, without a word are told once, by rank 0. NULL:
+ * AlexeyAB's Darknet without -cmn reads it itself. */
 float *cmn_read_labels(const char *file, int *n);
 
 /* Thread-safe. Who decodes an image without these two says which file it reads, and then NULL. */
@@ -279,9 +280,9 @@ int cmn_after_micro_batch(struct network *net, int last);
 int cmn_sends_batch(struct network *net, const float *input, size_t inputs, const float *truth,
                     size_t truths);
 
-/* Local, thread-safe. Blocks until an earlier copy from the same place has ended. load_threads() calls it
- * last, with the batch that it has: images of `inputs` floats, and their labels. On GPUs the first micro-batch of them begins to travel.
- * Returns a number for it, 0 where it does not. */
+/* Local, thread-safe. Blocks until an earlier copy from the same place has ended. load_threads()
+ * calls it last, with the batch that it has: images of `inputs` floats, and their labels. On GPUs
+ * the first micro-batch of them begins to travel. Returns a number for it, 0 where it does not. */
 size_t cmn_batch_loaded(int images, float **input, int inputs, float **truth, int truths);
 
 /* Local. train_network() calls it before a micro-batch: the number of the batch whose first
@@ -376,8 +377,8 @@ void cmn_before_evaluation(struct network *net);
 float cmn_after_evaluation(struct network *net, float result);
 
 /* Collective. Evaluators of detectors, and all of AlexeyAB's, call it. `weights`: a file that each
- * rank reads next, which is to be the same on all of them, or NULL. Ends the job for a network whose images ranks cannot divide, or with too
- * few names for its classes. */
+ * rank reads next, which is to be the same on all of them, or NULL. Ends the job for a network
+ * whose images ranks cannot divide, or with too few names for its classes. */
 void cmn_before_evaluator(struct network *net, const char *weights);
 
 /* Collective. A trainer calls it for -map, before it begins: ends the job where the file `names`
@@ -468,10 +469,11 @@ MPI_Comm cmn_inter_comm(void);
 extern "C" {
 #endif
 
-/* Local, not blocking, except where a forward pass needs more memory of the GPU. Convolutional layers
- * call them in place of cuDNN's functions, whose parameters they have. With cmn_mixed=bf16 factors are
- * rounded to bf16, and so is the product before it is written (beta 0) or added (1); algorithm and workspace are
- * not used then, unless cuDNN has no way in bf16. Return cuDNN's status; what fails otherwise ends the job. */
+/* Local, not blocking, except where a forward pass needs more memory of the GPU. Convolutional
+ * layers call them in place of cuDNN's functions, whose parameters they have. With cmn_mixed=bf16
+ * factors are rounded to bf16, and so is the product before it is written (beta 0) or added (1);
+ * algorithm and workspace are not used then, unless cuDNN has no way in bf16. Return cuDNN's
+ * status; what fails otherwise ends the job. */
 cudnnStatus_t cmn_convolution_forward(cudnnHandle_t handle, const void *alpha,
                                       cudnnTensorDescriptor_t x_shape, const void *x,
                                       cudnnFilterDescriptor_t w_shape, const void *w,

@@ -11,8 +11,8 @@ struct cmn_writer;
 /* Blocking (files). Opens the writer for checkpoints of this name in this folder, of which `keep`
  * stay. Takes the lock of the name (lock.h) until the writer is closed or its process ends. Removes
  * files that earlier processes did not complete, and shows hidden checkpoints again if the
- * checkpoint that was to replace them was not written. With `keep` 0 it only takes the lock. NULL with a reason, e.g. the name of another
- * process that trains under this name. */
+ * checkpoint that was to replace them was not written. With `keep` 0 it only takes the lock. NULL
+ * with a reason, e.g. the name of another process that trains under this name. */
 struct cmn_writer *cmn_writer_open(const char *folder, const char *name, int keep);
 
 /* Blocks until the previous checkpoint is on the disk or has failed; then a thread writes this one.

@@ -2,8 +2,8 @@
  *
  * A training, an evaluation and `darknet cmn doctor` call the same check; without -cmn Darknet
  * reads its files by itself. Lines, numbers and words are checked first, then the shapes of the
- * layers, one after the other, and what has to fit: filters before [yolo], anchors, masks, the layers that
- * [route] and [shortcut] name, batch and subdivisions, classes, and the command. */
+ * layers, one after the other, and what has to fit: filters before [yolo], anchors, masks, the
+ * layers that [route] and [shortcut] name, batch and subdivisions, classes, and the command. */
 #ifndef CMN_CFG_CHECK_H
 #define CMN_CFG_CHECK_H
 

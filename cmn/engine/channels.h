@@ -1,7 +1,7 @@
-/* channels: images in the layouts in which oneDNN computes convolutions on processors with AVX-512. Darknet's
- * images have all pixels of a channel together; here all channels of a pixel are together, or
- * sixteen of them. oneDNN has such reorders, too, which move 2 GB/s where these move 8. All calls
- * are local and thread-safe. */
+/* channels: images in the layouts in which oneDNN computes convolutions on processors with AVX-512.
+ * Darknet's images have all pixels of a channel together; here all channels of a pixel are
+ * together, or sixteen of them. oneDNN has such reorders, too, which move 2 GB/s where these move
+ * 8. All calls are local and thread-safe. */
 #ifndef CMN_CHANNELS_H
 #define CMN_CHANNELS_H
 

@@ -1,7 +1,7 @@
 /* Copies of the next micro-batches to the GPU while another one computes, and copies of the results
  * of its forward pass back to the host. Only one network of the process trains. All functions are
- * local. An error ends the job. The memory needed is that of CMN_GPU_PLACES micro-batches in page-locked memory, and of
- * CMN_GPU_PLACES - 1 on the GPU besides the network's own. */
+ * local. An error ends the job. The memory needed is that of CMN_GPU_PLACES micro-batches in
+ * page-locked memory, and of CMN_GPU_PLACES - 1 on the GPU besides the network's own. */
 #ifndef CMN_GPU_BATCH_H
 #define CMN_GPU_BATCH_H
 
@@ -48,7 +48,8 @@ void cmn_gpu_batch_take(size_t number);
  * many copies are pending. */
 int cmn_gpu_batch_ask(const float *device, float *host, size_t n, float *sum);
 
-/* Blocking if something was asked for. Copies the floats to `host`, and their sum to *sum unless it is NULL, and updates the network's loss from the losses of its layers. */
+/* Blocking if something was asked for. Copies the floats to `host`, and their sum to *sum unless it
+ * is NULL, and updates the network's loss from the losses of its layers. */
 void cmn_gpu_batch_answer(struct network *net);
 
 /* Blocking. Frees everything, except the memory that the network uses now. */

@@ -54,8 +54,8 @@ static __global__ void cast_all(To *to, const From *from, size_t n, float factor
 
 static const unsigned TILE = 32, TILE_ROWS = 8;
 
-/* A block reads TILE x TILE numbers of one matrix along its rows, and writes them along its columns: both
- * times neighbours of a warp lie side by side. */
+/* A block reads TILE x TILE numbers of one matrix along its rows, and writes them along its
+ * columns: both times neighbours of a warp lie side by side. */
 template <typename To, typename From>
 static __global__ void transpose_all(To *to, const From *from, size_t rows, size_t columns, int add)
 {

@@ -91,9 +91,10 @@ static double part_of_cache(const struct cmn_memory_question *q)
     return (all < most ? all : most) / s->topology.intra_size;
 }
 
-/* Returns the bytes of the network on this rank. Rank 0 also has a copy of it, the checkpoint that is being written,
- * without the sums of cmn_exact and the gradients if they hold no momentum. Two more copies are not
- * counted: they exist if the next checkpoint is due before this one is on the disk. */
+/* Returns the bytes of the network on this rank. Rank 0 also has a copy of it, the checkpoint that
+ * is being written, without the sums of cmn_exact and the gradients if they hold no momentum. Two
+ * more copies are not counted: they exist if the next checkpoint is due before this one is on the
+ * disk. */
 static double network(const struct cmn_memory_question *q, int first, int end)
 {
     const struct cmn_session *s = q->session;
