@@ -59,11 +59,38 @@ static const struct key keys[] = {
     {"cmn_checkpoint", "off", "100", "100", {"", "-1", "1.5", "on"}},
 };
 
-static void assert_shown(const struct cmn_options *o, const char *key, const char *value)
+static struct cmn_options o;
+
+static void take_defaults(void)
+{
+    memset(&o, 0x55, sizeof o);
+    cmn_options_default(&o);
+}
+
+static void set(const char *key, const char *value, int command_line)
+{
+    if (cmn_options_set(&o, key, value, command_line)) {
+        fail_msg("%s=%s: %s", key, value, cmn_reason());
+    }
+}
+
+static void refused(const char *key, const char *value, const char *why)
+{
+    assert_int_equal(cmn_options_set(&o, key, value, 1), -1);
+    assert_string_equal(cmn_reason(), why);
+}
+
+static void refused_in_cfg(const char *key, const char *value, const char *why)
+{
+    assert_int_equal(cmn_options_set_in_cfg(&o, key, value, "my.cfg:7"), -1);
+    assert_string_equal(cmn_reason(), why);
+}
+
+static void assert_shown(const char *key, const char *value)
 {
     char text[8192], line[256];
 
-    cmn_options_print(o, text, sizeof text);
+    cmn_options_print(&o, text, sizeof text);
     snprintf(line, sizeof line, "%s = %s\n", key, value);
     check_contains(text, line);
 }
@@ -91,12 +118,8 @@ TEST(every_key_is_tested)
 
 TEST(defaults)
 {
-    struct cmn_options o;
-
-    memset(&o, 0x55, sizeof o);
-    cmn_options_default(&o);
     for (size_t i = 0; i < COUNT(keys); i++) {
-        assert_shown(&o, keys[i].key, keys[i].shown);
+        assert_shown(keys[i].key, keys[i].shown);
     }
     assert_int_equal(o.batch, CMN_BATCH_GLOBAL);
     assert_int_equal(o.scatter, CMN_SCATTER_GLOBAL);
@@ -148,26 +171,19 @@ TEST(groups_are_contiguous)
 /* The default in the table, which help and docs show, must itself be a good value. */
 TEST(table_defaults_are_accepted)
 {
-    struct cmn_options o;
     struct cmn_option_row row;
 
-    cmn_options_default(&o);
     for (int i = 0; i < cmn_options_count(); i++) {
         cmn_options_row(i, &row);
-        if (cmn_options_set(&o, row.key, row.value, 0)) {
-            fail_msg("%s", cmn_reason());
-        }
+        set(row.key, row.value, 0);
     }
     for (size_t i = 0; i < COUNT(keys); i++) {
-        assert_shown(&o, keys[i].key, keys[i].shown);
+        assert_shown(keys[i].key, keys[i].shown);
     }
 }
 
 TEST(a_word_of_another_key_names_that_key)
 {
-    struct cmn_options o;
-
-    cmn_options_default(&o);
     assert_int_equal(cmn_options_set(&o, "cmn_overlap", "powersgd", 1), -1);
     assert_non_null(strstr(cmn_reason(), "off; did you mean cmn_compress?"));
     assert_int_equal(cmn_options_set(&o, "cmn_compress", "auto", 1), -1);
@@ -177,34 +193,23 @@ TEST(a_word_of_another_key_names_that_key)
 /* What all keys begin with makes no key near. */
 TEST(a_far_key_names_none)
 {
-    struct cmn_options o;
-
-    cmn_options_default(&o);
-    assert_int_equal(cmn_options_set(&o, "cmn_foo", "1", 1), -1);
-    assert_non_null(strstr(cmn_reason(), "unknown key cmn_foo: `darknet cmn list`"));
-    assert_int_equal(cmn_options_set_in_cfg(&o, "cmn_sed", "1", "my.cfg:7"), -1);
-    assert_string_equal(cmn_reason(), "my.cfg:7: unknown key cmn_sed: did you mean cmn_seed?");
+    refused("cmn_foo", "1",
+            "command line: unknown key cmn_foo: `darknet cmn list` prints the keys");
+    refused_in_cfg("cmn_sed", "1", "my.cfg:7: unknown key cmn_sed: did you mean cmn_seed?");
 }
 
 /* Keys and values that are gone say what to use. */
 TEST(removed_keys)
 {
-    struct cmn_options o;
-
-    cmn_options_default(&o);
-    assert_int_equal(cmn_options_set(&o, "cmn_log", "logs", 1), -1);
-    assert_string_equal(cmn_reason(),
-                        "command line: cmn_log is no longer a key: use cmn_rank_logs");
-    assert_int_equal(cmn_options_set_in_cfg(&o, "cmn_log", "logs", "my.cfg:7"), -1);
-    assert_non_null(strstr(cmn_reason(), "my.cfg:7: cmn_log is no longer a key"));
-    assert_int_equal(cmn_options_set(&o, "cmn_outlier", "6", 1), -1);
-    assert_string_equal(cmn_reason(), "command line: cmn_outlier is no longer a key: remove it");
-    assert_int_equal(cmn_options_set(&o, "cmn_best", "on", 1), -1);
-    assert_string_equal(cmn_reason(), "command line: cmn_best is no longer a key: remove it, as "
-                                      "NAME_best.weights is always kept");
-    assert_int_equal(cmn_options_set_in_cfg(&o, "cmn_compress", "topk", "my.cfg:7"), -1);
-    assert_string_equal(cmn_reason(), "my.cfg:7: cmn_compress=topk is no longer a value: "
-                                      "use cmn_compress=powersgd");
+    refused("cmn_log", "logs", "command line: cmn_log is no longer a key: use cmn_rank_logs");
+    refused_in_cfg("cmn_log", "logs", "my.cfg:7: cmn_log is no longer a key: use cmn_rank_logs");
+    refused("cmn_outlier", "6", "command line: cmn_outlier is no longer a key: remove it");
+    refused("cmn_best", "on",
+            "command line: cmn_best is no longer a key: remove it, as "
+            "NAME_best.weights is always kept");
+    refused_in_cfg("cmn_compress", "topk",
+                   "my.cfg:7: cmn_compress=topk is no longer a value: "
+                   "use cmn_compress=powersgd");
 }
 
 /* A number or a word, a switch in Darknet's way. */
@@ -221,14 +226,11 @@ TEST(other_spellings)
         {"cmn_cache_mb", "-1", "cmn_cache_mb", "auto"},
         {"cmn_chart", "", "cmn_chart", ""},
     };
-    struct cmn_options o;
 
     for (size_t i = 0; i < COUNT(old); i++) {
         cmn_options_default(&o);
-        if (cmn_options_set(&o, old[i].key, old[i].value, 0)) {
-            fail_msg("%s", cmn_reason());
-        }
-        assert_shown(&o, old[i].now, old[i].shown);
+        set(old[i].key, old[i].value, 0);
+        assert_shown(old[i].now, old[i].shown);
     }
     /* What starts with "off" in a range, and no other word. */
     assert_int_equal(cmn_options_set(&o, "cmn_nonfinite", "none", 0), -1);
@@ -237,15 +239,11 @@ TEST(other_spellings)
 
 TEST(good_values)
 {
-    struct cmn_options o;
-
     for (int command_line = 0; command_line < 2; command_line++) {
         cmn_options_default(&o);
         for (size_t i = 0; i < COUNT(keys); i++) {
-            if (cmn_options_set(&o, keys[i].key, keys[i].good, command_line)) {
-                fail_msg("%s=%s: %s", keys[i].key, keys[i].good, cmn_reason());
-            }
-            assert_shown(&o, keys[i].key, keys[i].becomes);
+            set(keys[i].key, keys[i].good, command_line);
+            assert_shown(keys[i].key, keys[i].becomes);
         }
     }
     assert_int_equal(o.batch, CMN_BATCH_PER_RANK);
@@ -257,10 +255,8 @@ TEST(good_values)
 
 TEST(bad_values)
 {
-    struct cmn_options o;
     struct cmn_option_row row;
 
-    cmn_options_default(&o);
     for (size_t i = 0; i < COUNT(keys); i++) {
         for (int j = 0; j < 6 && keys[i].bad[j]; j++) {
             if (cmn_options_set(&o, keys[i].key, keys[i].bad[j], 0) != -1) {
@@ -275,11 +271,11 @@ TEST(bad_values)
                     check_contains(cmn_reason(), row.range);
                 }
             }
-            assert_shown(&o, keys[i].key, keys[i].shown);
+            assert_shown(keys[i].key, keys[i].shown);
         }
     }
-    assert_int_equal(cmn_options_set(&o, "cmn_seed", "x", 1), -1);
-    check_contains(cmn_reason(), "command line: ");
+    refused("cmn_seed", "x",
+            "command line: cmn_seed=x: the value must be a whole number, 0 to 2147483647, or auto");
 }
 
 /* No file of this name: who wants one writes ./off. */
@@ -287,14 +283,12 @@ TEST(names_are_off)
 {
     static const char *const key[] = {"cmn_chart",    "cmn_tensorboard", "cmn_graph",
                                       "cmn_timeline", "cmn_rank_logs",   "cmn_cache_dir"};
-    struct cmn_options o;
 
-    cmn_options_default(&o);
     for (size_t i = 0; i < COUNT(key); i++) {
-        assert_int_equal(cmn_options_set(&o, key[i], "./off", 0), 0);
-        assert_shown(&o, key[i], "./off");
-        assert_int_equal(cmn_options_set(&o, key[i], "off", 0), 0);
-        assert_shown(&o, key[i], "");
+        set(key[i], "./off", 0);
+        assert_shown(key[i], "./off");
+        set(key[i], "off", 0);
+        assert_shown(key[i], "");
     }
 }
 
@@ -317,13 +311,11 @@ TEST(a_timeline_has_a_file_and_steps)
 
 TEST(too_long_value)
 {
-    struct cmn_options o;
     char text[CMN_TEXT + 1];
 
     memset(text, 'x', sizeof text);
     text[CMN_TEXT - 1] = '\0';
-    cmn_options_default(&o);
-    assert_int_equal(cmn_options_set(&o, "cmn_json", text, 0), 0);
+    set("cmn_json", text, 0);
     assert_string_equal(o.json, text);
     text[CMN_TEXT - 1] = 'x';
     text[CMN_TEXT] = '\0';
@@ -338,48 +330,39 @@ TEST(unknown_keys)
         {"cmn_reportevery", "cmn_report_every"}, {"cmn_verfy", "cmn_verify"},
         {"cmn_cachemb", "cmn_cache_mb"},         {"cmn_SEED", "cmn_seed"},
     };
-    struct cmn_options o;
 
-    cmn_options_default(&o);
     for (size_t i = 0; i < COUNT(near); i++) {
         assert_int_equal(cmn_options_set(&o, near[i][0], "1", 0), -1);
         check_contains(cmn_reason(), near[i][0]);
         check_contains(cmn_reason(), near[i][1]);
     }
-    assert_int_equal(cmn_options_set(&o, "cmn_xyzzyplughplover", "1", 1), -1);
-    check_contains(cmn_reason(), "cmn_xyzzyplughplover");
-    check_contains(cmn_reason(), "darknet cmn list");
-    check_contains(cmn_reason(), "command line");
+    refused("cmn_xyzzyplughplover", "1",
+            "command line: unknown key cmn_xyzzyplughplover: `darknet cmn list` prints the keys");
 }
 
 TEST(command_line_wins)
 {
-    struct cmn_options o;
-
-    cmn_options_default(&o);
-    assert_int_equal(cmn_options_set(&o, "cmn_communicator", "flat", 1), 0);
-    assert_int_equal(cmn_options_set(&o, "cmn_seed", "7", 1), 0);
-    assert_int_equal(cmn_options_set(&o, "cmn_communicator", "naive", 0), 0);
-    assert_int_equal(cmn_options_set(&o, "cmn_seed", "9", 0), 0);
-    assert_int_equal(cmn_options_set(&o, "cmn_batch", "per_rank", 0), 0);
+    set("cmn_communicator", "flat", 1);
+    set("cmn_seed", "7", 1);
+    set("cmn_communicator", "naive", 0);
+    set("cmn_seed", "9", 0);
+    set("cmn_batch", "per_rank", 0);
     assert_string_equal(o.communicator, "flat");
     assert_int_equal(o.seed, 7);
     assert_int_equal(o.batch, CMN_BATCH_PER_RANK);
     /* The later one on the command line wins over the earlier. */
-    assert_int_equal(cmn_options_set(&o, "cmn_seed", "8", 1), 0);
+    set("cmn_seed", "8", 1);
     assert_int_equal(o.seed, 8);
     /* Defaults forget what the command line had set. */
     cmn_options_default(&o);
-    assert_int_equal(cmn_options_set(&o, "cmn_seed", "9", 0), 0);
+    set("cmn_seed", "9", 0);
     assert_int_equal(o.seed, 9);
 }
 
 TEST(print_fits)
 {
-    struct cmn_options o;
     char text[40];
 
-    cmn_options_default(&o);
     memset(text, 'x', sizeof text);
     assert_int_equal(cmn_options_print(&o, text, 32), -1);
     assert_true(memchr(text, '\0', 32) != NULL);
@@ -388,4 +371,4 @@ TEST(print_fits)
     }
 }
 
-TESTS(NULL, NULL)
+TESTS(take_defaults, NULL)
