@@ -29,11 +29,26 @@ static inline void remove_folder(void)
     assert_int_equal(system(command), 0);
 }
 
+/* The path is valid until the fourth call after this one. */
 static inline char *in_folder(const char *file)
 {
-    static char path[512];
+    static char path[4][512];
+    static unsigned calls;
+    char *to = path[calls++ % 4];
 
-    snprintf(path, sizeof path, "%s/%s", folder, file);
+    snprintf(to, sizeof path[0], "%s/%s", folder, file);
+    return to;
+}
+
+/* A file there with this text. */
+static inline char *file_of(const char *file, const char *text)
+{
+    char *path = in_folder(file);
+    FILE *out = fopen(path, "w");
+
+    assert_non_null(out);
+    assert_true(fputs(text, out) >= 0);
+    assert_int_equal(fclose(out), 0);
     return path;
 }
 

@@ -1,11 +1,10 @@
-#include "check.h"
+#include "folder.h"
 
 #include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
-#include "nets.h"
 #include "report/chart.h"
 #include "report/json_log.h"
 
@@ -102,19 +101,14 @@ TEST(wide_ranges_are_logarithmic)
 
 /* ---- what gnuplot makes of it ---- */
 
-static int gnuplot_is_there(void)
-{
-    return !system("gnuplot --version >/dev/null 2>&1");
-}
-
 /* Nothing that a training can tell makes gnuplot complain. */
 TEST(gnuplot_draws_all_sorts_of_rows)
 {
     const double losses[] = {1, 0, -1, NAN, INFINITY, 1e-30, 1e30};
     const struct cmn_straggler nobody = {.rank = -1};
-    char *log = nets_file(""), *picture = nets_file("");
+    char *log = file_of("log", ""), *picture = file_of("picture", "");
 
-    if (!gnuplot_is_there()) {
+    if (system("gnuplot --version >/dev/null 2>&1")) {
         skip();
     }
     for (size_t i = 0; i < COUNT(losses) * 3; i++) {
@@ -131,10 +125,6 @@ TEST(gnuplot_draws_all_sorts_of_rows)
         }
         cmn_json_log_close(j);
     }
-    unlink(log);
-    unlink(picture);
-    free(log);
-    free(picture);
 }
 
 /* ---- rows that a log gives back ---- */
@@ -162,7 +152,7 @@ static off_t size_of(const char *name)
 
 TEST(a_log_gives_its_rows_back)
 {
-    char *name = nets_file("");
+    char *name = file_of("x", "");
     const struct cmn_straggler nobody = {.rank = -1};
     struct cmn_json_log *j = cmn_json_log_open(name, &(struct cmn_log_resume){0});
     struct cmn_row row = row_at(7, 2.5);
@@ -192,10 +182,8 @@ TEST(a_log_gives_its_rows_back)
     assert_int_equal(cmn_json_log_read(name, keep, &found), -1);
     check_contains(cmn_reason(), "enough");
     cmn_json_log_close(j);
-    unlink(name);
-    free(name);
     assert_int_equal(cmn_json_log_read("/dev/null/none", keep, &found), -1);
     check_contains(cmn_reason(), "/dev/null/none");
 }
 
-TESTS(NULL, NULL)
+TESTS(make_folder, remove_folder)

@@ -1,4 +1,4 @@
-#include "check.h"
+#include "folder.h"
 
 #include <unistd.h>
 
@@ -115,7 +115,8 @@ TEST(the_file_is_dot)
     struct cmn_graph_edge edge[] = {{-1, 0}, {0, 1}};
     struct cmn_graph g = {
         .name = "it's \"it\"", .input = "3", .node = node, .nodes = 2, .edge = edge, .edges = 2};
-    char *name = nets_file("digraph network {\n  graph [fontname=\"Helvetica\", labelloc=t, old"),
+    char *name =
+             file_of("x", "digraph network {\n  graph [fontname=\"Helvetica\", labelloc=t, old"),
          *text;
 
     assert_int_equal(cmn_graph_write(&g, name), 0);
@@ -127,27 +128,23 @@ TEST(the_file_is_dot)
     check_contains(text, "label=\"1  two\\n2?values\"];\n");
     check_contains(text, "\n  input -> layer0;\n  layer0 -> layer1;\n}\n");
     check_alone(name);
-    unlink(name);
-    free(name);
 }
 
 TEST(keeps_what_is_no_graph)
 {
     struct cmn_graph g = {.name = "none", .input = "1"};
-    char *name = nets_file("[net]"), *text;
+    char *name = file_of("x", "[net]"), *text;
 
     assert_int_equal(cmn_graph_write(&g, name), -1);
     check_contains(cmn_reason(), "is no graph");
     text = read_back(name);
     assert_string_equal(text, "[net]");
-    unlink(name);
-    free(name);
 }
 
 TEST(says_why_it_cannot)
 {
     struct cmn_graph g = {.name = "net"};
-    char *file = nets_file("a file, not a folder");
+    char *file = file_of("file", "a file, not a folder");
     char name[4200];
 
     snprintf(name, sizeof name, "%s/net.dot", file);
@@ -156,8 +153,6 @@ TEST(says_why_it_cannot)
     check_contains(cmn_reason(), "Not a directory");
     assert_int_equal(cmn_graph_write(&g, "/dev/null"), -1);
     check_contains(cmn_reason(), "/dev/null");
-    unlink(file);
-    free(file);
 }
 
-TESTS(NULL, NULL)
+TESTS(make_folder, remove_folder)

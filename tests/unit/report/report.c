@@ -1,4 +1,4 @@
-#include "check.h"
+#include "folder.h"
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -8,7 +8,6 @@
 #include <cjson/cJSON.h>
 
 #include "base/log.h"
-#include "nets.h"
 #include "report/json_log.h"
 #include "report/report.h"
 #include "report/table.h"
@@ -227,7 +226,7 @@ static void assert_number(const cJSON *object, const char *name, double value)
 
 TEST(json_round_trip)
 {
-    char *name = nets_file("[\n{\"epoch\":1,\"iteration\":7}\n]\n");
+    char *name = file_of("x", "[\n{\"epoch\":1,\"iteration\":7}\n]\n");
     struct cmn_json_log *j = cmn_json_log_open(name, &(struct cmn_log_resume){0});
     struct cmn_row second = bare();
     const double value[] = {2, 1200, 0.0123456, 0.0654321, 0.9876, 0.9753, 0.05, 12345, 61.2};
@@ -259,14 +258,12 @@ TEST(json_round_trip)
         cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(json, 1), "validation/main/accuracy"));
     cJSON_Delete(json);
     cmn_json_log_close(j);
-    unlink(name);
-    free(name);
 }
 
 /* JSON has no way to write them: the log must stay readable when a training diverges. */
 TEST(json_survives_nan_and_infinity)
 {
-    char *name = nets_file("");
+    char *name = file_of("x", "");
     struct cmn_json_log *j = cmn_json_log_open(name, &(struct cmn_log_resume){0});
     struct cmn_row row = full;
     cJSON *json;
@@ -279,13 +276,11 @@ TEST(json_survives_nan_and_infinity)
     assert_number(cJSON_GetArrayItem(json, 0), "iteration", 1200);
     cJSON_Delete(json);
     cmn_json_log_close(j);
-    unlink(name);
-    free(name);
 }
 
 TEST(json_says_why_it_cannot)
 {
-    char *file = nets_file("a file, not a folder");
+    char *file = file_of("file", "a file, not a folder");
     char name[4200];
     struct cmn_json_log *j;
 
@@ -294,8 +289,6 @@ TEST(json_says_why_it_cannot)
     assert_null(j);
     check_contains(cmn_reason(), name);
     check_contains(cmn_reason(), "Not a directory");
-    unlink(file);
-    free(file);
 }
 
 /* So large may files become: what a full disk does, and more exactly. 0: as large as they like. */
@@ -327,7 +320,7 @@ static off_t size_of(const char *name)
  * others are dropped and counted. */
 TEST(a_row_is_tried_twice)
 {
-    char *name = nets_file("");
+    char *name = file_of("x", "");
     const struct cmn_log_resume nothing = {0};
 
     for (off_t part = 0; part < 60; part += 7) {
@@ -365,14 +358,12 @@ TEST(a_row_is_tried_twice)
         assert_int_equal(cJSON_GetArraySize(json), rows);
         cJSON_Delete(json);
     }
-    unlink(name);
-    free(name);
 }
 
 /* What has not been written by the end is lost, and that is said with its number. */
 TEST(rows_that_are_lost_are_counted)
 {
-    char *name = nets_file(""), text[4200];
+    char *name = file_of("x", ""), text[4200];
     struct cmn_json_log *j = cmn_json_log_open(name, &(struct cmn_log_resume){0});
 
     assert_non_null(j);
@@ -384,26 +375,22 @@ TEST(rows_that_are_lost_are_counted)
     limit_files(0);
     snprintf(text, sizeof text, "JSON log %s: No space left on device: 2 rows are lost", name);
     assert_string_equal(cmn_reason(), text);
-    unlink(name);
-    free(name);
 }
 
 TEST(json_leaves_no_temporary_file)
 {
-    char *name = nets_file("");
+    char *name = file_of("x", "");
     struct cmn_json_log *j = cmn_json_log_open(name, &(struct cmn_log_resume){0});
 
     cmn_json_log_row(j, &full, &nobody);
     cmn_json_log_close(j);
     check_alone(name);
-    unlink(name);
-    free(name);
 }
 
 /* cmn_report=quiet: what Darknet prints is lost, and after the report is seen again. */
 TEST(the_standard_output_comes_back)
 {
-    char *name = nets_file(""), *json = nets_file("");
+    char *name = file_of("x", ""), *json = file_of("json", "");
     int saved = dup(STDOUT_FILENO);
     struct cmn_report_plan plan = {.mode = CMN_REPORT_QUIET,
                                    .json = json,
@@ -428,10 +415,6 @@ TEST(the_standard_output_comes_back)
     fread(text, 1, sizeof text - 1, file);
     fclose(file);
     assert_string_equal(text, "seen\n");
-    unlink(name);
-    unlink(json);
-    free(name);
-    free(json);
 }
 
-TESTS(NULL, NULL)
+TESTS(make_folder, remove_folder)

@@ -1,10 +1,9 @@
-#include "check.h"
+#include "folder.h"
 
 #include <cjson/cJSON.h>
 #include <unistd.h>
 
 #include "base/log.h"
-#include "nets.h"
 #include "report/json_log.h"
 
 enum { COUNTED = 100, MOST = 64 };
@@ -185,7 +184,7 @@ static cJSON *logged(int n)
     struct cmn_row row = {
         .accuracy = -1, .validation_loss = -1, .steps = COUNTED, .rank = ranks, .ranks = n};
     struct cmn_straggler s = straggler(n);
-    char *name = nets_file("");
+    char *name = file_of("x", "");
     struct cmn_json_log *j = cmn_json_log_open(name, &(struct cmn_log_resume){0});
     char text[8192] = "";
     FILE *file;
@@ -198,8 +197,6 @@ static cJSON *logged(int n)
     assert_non_null(file);
     assert_true(fread(text, 1, sizeof text - 1, file) > 0);
     fclose(file);
-    unlink(name);
-    free(name);
     json = cJSON_Parse(text);
     assert_non_null(json);
     return json;
@@ -247,4 +244,4 @@ TEST(json)
     cJSON_Delete(log);
 }
 
-TESTS(NULL, NULL)
+TESTS(make_folder, remove_folder)

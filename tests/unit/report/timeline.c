@@ -1,11 +1,10 @@
-#include "check.h"
+#include "folder.h"
 
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
-#include "nets.h"
 #include "base/timeline.h"
 #include "report/trace_file.h"
 
@@ -208,7 +207,7 @@ TEST(replaces_the_old_file_when_complete)
     const struct cmn_trace_rank rank = {
         .rank = 7, .node = 1, .host = "a\"b\\c\n", .clock = {5, -0.25, 12e-6}, .events = COUNT(e)};
     struct cmn_trace_file f;
-    char *name = nets_file(old), *text;
+    char *name = file_of("x", old), *text;
     const struct cmn_trace_about about = {name, layers, 2, 1e-6};
 
     assert_int_equal(cmn_trace_file_open(&f, &about), 0);
@@ -233,15 +232,13 @@ TEST(replaces_the_old_file_when_complete)
     free(text);
     check_alone(name);
     cmn_trace_file_close(&f);
-    unlink(name);
-    free(name);
 }
 
 /* What was written is left away, and the file before it stays. */
 TEST(breaks_off)
 {
     struct cmn_trace_file f;
-    char *name = nets_file(old), *text;
+    char *name = file_of("x", old), *text;
 
     assert_int_equal(cmn_trace_file_open(&f, &(struct cmn_trace_about){.name = name}), 0);
     assert_int_equal(cmn_trace_file_begin(&f, ""), 0);
@@ -250,14 +247,12 @@ TEST(breaks_off)
     text = text_of(name);
     assert_string_equal(text, old);
     free(text);
-    unlink(name);
-    free(name);
 }
 
 TEST(says_why_it_cannot)
 {
     struct cmn_trace_file f;
-    char *name = nets_file(old);
+    char *name = file_of("x", old);
     char inside[4200];
 
     snprintf(inside, sizeof inside, "%s/trace.json", name);
@@ -283,15 +278,13 @@ TEST(says_why_it_cannot)
     check_contains(cmn_reason(), "Is a directory");
     cmn_trace_file_close(&f);
     check_alone(name);
-    rmdir(name);
-    free(name);
 }
 
 /* A full disk. */
 TEST(says_that_it_could_not)
 {
     struct cmn_trace_file f;
-    char *name = nets_file(old), *text;
+    char *name = file_of("x", old), *text;
 
     if (access("/dev/full", W_OK)) {
         skip();
@@ -306,8 +299,6 @@ TEST(says_that_it_could_not)
     assert_string_equal(text, old);
     free(text);
     cmn_trace_file_close(&f);
-    unlink(name);
-    free(name);
 }
 
-TESTS(NULL, NULL)
+TESTS(make_folder, remove_folder)
