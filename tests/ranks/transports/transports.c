@@ -360,9 +360,7 @@ RANK_TEST(algorithms)
         sums_by(name);
         feeds_back(name, CMN_BF16);
         feeds_back(name, CMN_FP16);
-        if (options.exchange >= CMN_EXCHANGE_HALVING) {
-            stalls(name);
-        }
+        stalls(name);
     }
     options.exchange = CMN_EXCHANGE_AUTO;
 }
@@ -379,32 +377,6 @@ RANK_TEST(memory_of_the_caller)
     said = fatal_of(cmn_shm_counterparts(self, data, 16));
     CHECK_SAYING(said && strstr(said, "shared memory") && !check_lost, "%s", said);
     cmn_shm_close(self);
-}
-
-/* The same call twice gives the same bits, on all ranks. */
-RANK_TEST(same_bits)
-{
-    const size_t n = 50000;
-    float *first = malloc(n * sizeof *first);
-
-    for (int shared = 0; shared < 2; shared++) {
-        struct cmn_group group = {top.world, "world", &top, &options};
-        struct bench b;
-        if (!connects(shared, "world") || !opened(&b, shared, &group)) {
-            continue;
-        }
-        for (int call = 0; call < 2; call++) {
-            ordered(b.data, n, top.rank);
-            allreduce(&b, n);
-            if (call == 0) {
-                memcpy(first, b.data, n * sizeof *first);
-            }
-        }
-        CHECK_SAYING(!memcmp(first, b.data, n * sizeof *first), "%s", name_of(&b));
-        CHECK_SAYING(same_everywhere(first, n * sizeof *first), "%s", name_of(&b));
-        end(&b);
-    }
-    free(first);
 }
 
 RANK_TEST(two_at_once)
