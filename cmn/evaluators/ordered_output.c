@@ -129,7 +129,8 @@ static void send_results(struct cmn_ordered_output *s)
     for (int i = 0; i <= s->files; i++) {
         struct stream *m = stream(s, i);
         uint64_t bytes;
-        if (fflush(m->file) || ferror(m->file)) {
+        fflush(m->file); /* which sets the error, too */
+        if (ferror(m->file)) {
             cmn_fatal("out of memory for results");
         }
         bytes = m->bytes;

@@ -158,7 +158,6 @@ WORLD_TEST(as_darknet_updates)
 {
     struct cmn_topology mine = *t;
 
-    (void)shape;
     for (size_t i = 0; i < COUNT(nets); i++) {
         train(nets[i], &mine);
     }

@@ -45,7 +45,6 @@ WORLD_TEST(overlap)
 {
     static const char *const names[] = {"shm", "two_dimensional", "hierarchical", "flat"};
 
-    (void)shape;
     for (size_t i = 0; i < COUNT(names); i++) {
         for (int k = 0; cmn_compressor_at(k); k++) {
             struct cmn_options o;
@@ -275,7 +274,6 @@ WORLD_TEST(as_simulated)
 {
     static const char *const names[] = {"flat", "shm", "two_dimensional", "hierarchical", "naive"};
 
-    (void)shape;
     for (size_t i = 0; i < COUNT(names); i++) {
         for (int way = 0; way < 11; way++) {
             struct cmn_options o;

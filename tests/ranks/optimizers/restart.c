@@ -61,7 +61,6 @@ WORLD_TEST(restarts)
 {
     size_t n;
 
-    (void)shape;
     for (int k = 0; cmn_compressor_at(k); k++) {
         for (int way = 0; way < 4 && !failure[0]; way++) {
             struct cmn_options o;

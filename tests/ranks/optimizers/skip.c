@@ -72,7 +72,6 @@ static void left_out_in(const struct cmn_topology *t, const char *shape)
 {
     static const char *const names[] = {"flat", "shm", "hierarchical"};
 
-    (void)shape;
     for (size_t i = 0; i < COUNT(names) && !failure[0]; i++) {
         for (int way = 0; way < 5; way++) {
             struct cmn_options o;

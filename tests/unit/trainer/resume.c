@@ -270,6 +270,24 @@ TEST(each_tensor_holds_what_a_training_writes)
     c->row[3] = 0;
 }
 
+static void look_at_nothing(struct cmn_net *of, void *context)
+{
+    (void)of;
+    (void)context;
+}
+
+/* The memory that a training counts with is what the doctor says before. */
+TEST(the_plan_is_that_of_the_cfg)
+{
+    struct cmn_plan said = cmn_plan_cfg(cfg, look_at_nothing, NULL), is = trainer->plan;
+
+    assert_int_equal(is.flat, said.flat);
+    assert_int_equal(is.per_image, said.per_image);
+    assert_int_equal(is.sample, said.sample);
+    assert_int_equal(is.outputs, said.outputs);
+    assert_true(said.flat > said.floats && is.batch == 2 && is.subdivisions == 1);
+}
+
 int main(void)
 {
     int result;
