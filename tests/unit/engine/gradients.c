@@ -1,7 +1,6 @@
 #include "check.h"
 
 #include "engine/darknet_net.h"
-#include "engine/darknet_tree.h"
 #include "engine/gradients.h"
 #include "base/log.h"
 #include "nets.h"
@@ -23,44 +22,28 @@ static size_t total(const struct cmn_gradients *g, enum cmn_tensor_kind kind)
     return n;
 }
 
-static void assert_gradients(const struct cmn_gradients *g, const struct want *want, int n)
+static void assert_gradients(const struct cmn_gradients *g, const struct want *want)
 {
-    int gradients = 0;
+    int gradients = 0, wanted = 0;
 
     for (int i = 0; i < g->tensors; i++) {
         gradients += g->tensor[i].kind == CMN_GRADIENT;
     }
-    for (int j = 0; j < n; j++) {
+    for (; wanted < 5 && want->name; wanted++, want++) {
         int found = 0;
         for (int i = 0; i < g->tensors; i++) {
             const struct cmn_tensor *t = &g->tensor[i];
-            if (t->kind == CMN_GRADIENT && t->layer == want[j].layer &&
-                !strcmp(t->name, want[j].name)) {
-                assert_int_equal(t->n, want[j].n);
+            if (t->kind == CMN_GRADIENT && t->layer == want->layer &&
+                !strcmp(t->name, want->name)) {
+                assert_int_equal(t->n, want->n);
                 found++;
             }
         }
         if (found != 1) {
-            fail_msg("layer %d %s is listed %d times", want[j].layer, want[j].name, found);
+            fail_msg("layer %d %s is listed %d times", want->layer, want->name, found);
         }
     }
-    assert_int_equal(gradients, n);
-}
-
-/* Opens, compares the list with `want` and the sizes of the other kinds, closes and frees. */
-static void check_net(const char *cfg, const struct want *want, int n, size_t weights,
-                      size_t statistics, size_t moments)
-{
-    network *net = nets_parse(cfg);
-    struct cmn_gradients g;
-
-    cmn_gradients_open(&g, cmn_net_of(net), NULL);
-    assert_gradients(&g, want, n);
-    assert_int_equal(total(&g, CMN_WEIGHT), weights);
-    assert_int_equal(total(&g, CMN_STATISTIC), statistics);
-    assert_int_equal(total(&g, CMN_MOMENT), moments);
-    cmn_gradients_close(&g);
-    nets_free(net);
+    assert_int_equal(gradients, wanted);
 }
 
 #define MLP                                                                                   \
@@ -72,90 +55,74 @@ static void check_net(const char *cfg, const struct want *want, int n, size_t we
     "\n"                                                                                          \
     "filters=3\nsize=1\nactivation=linear\n[avgpool]\n[softmax]\n"
 
-TEST(connected)
-{
-    const struct want want[] = {{2, "weight_updates", 5 * 4},
-                                {2, "bias_updates", 4},
-                                {0, "weight_updates", 2 * 2 * 3 * 5},
-                                {0, "bias_updates", 5}};
+#define SIDE(side) "[net]\nheight=" #side "\nwidth=" #side "\nchannels=3\n"
+#define ANCHORS SIDE(32) "[convolutional]\nfilters=18\nsize=1\nactivation=linear\n"
+/* AlexeyAB's tree does not begin with it. */
+#define NORM SIDE(4) "[maxpool]\nsize=1\nstride=1\n[batchnorm]\n"
+#define W "weight_updates"
+#define B "bias_updates"
+#define S "scale_updates"
 
-    check_net(MLP, want, COUNT(want), 20 + 4 + 60 + 5, 0, 0);
-}
-
-TEST(convolutional)
-{
-    const struct want want[] = {{2, "weight_updates", 6 * 3},
-                                {2, "bias_updates", 3},
-                                {0, "weight_updates", 4 / 2 * 6 * 3 * 3},
-                                {0, "bias_updates", 6},
-                                {0, "scale_updates", 6}};
-
-    check_net(CONV, want, COUNT(want), 18 + 3 + 108 + 6 + 6, 2 * 6, 0);
-}
-
+/* Networks, the floats of their weights, statistics and moments, and their gradients. */
+static const struct {
+    const char *cfg;
+    size_t weights, statistics, moments;
+    struct want want[5];
+} nets[] = {
+    {MLP, 20 + 4 + 60 + 5, 0, 0, {{2, W, 5 * 4}, {2, B, 4}, {0, W, 2 * 2 * 3 * 5}, {0, B, 5}}},
+    {CONV,
+     18 + 3 + 108 + 6 + 6,
+     2 * 6,
+     0,
+     {{2, W, 6 * 3}, {2, B, 3}, {0, W, 4 / 2 * 6 * 3 * 3}, {0, B, 6}, {0, S, 6}}},
 #ifndef NETWORKS_BY_VALUE /* AlexeyAB's tree has neither, on the CPU */
-
-TEST(connected_adam)
-{
-    const struct want want[] = {{0, "weight_updates", 7 * 3}, {0, "bias_updates", 3}};
-
     /* Darknet gives scales their moments even where there are no scales. */
-    check_net("[net]\nadam=1\ninputs=7\n[connected]\noutput=3\n", want, COUNT(want), 21 + 3, 0,
-              2 * (21 + 3 + 3));
-}
-
-TEST(deconvolutional)
-{
-    const struct want want[] = {
-        {0, "weight_updates", 3 * 5 * 2 * 2}, {0, "bias_updates", 5}, {0, "scale_updates", 5}};
-
-    check_net(
-        "[net]\nheight=4\nwidth=4\nchannels=3\n[deconvolutional]\nfilters=5\nsize=2\nstride=2\n"
-        "batch_normalize=1\nactivation=relu\n",
-        want, COUNT(want), 60 + 5 + 5, 10, 0);
-}
-
+    {"[net]\nadam=1\ninputs=7\n[connected]\noutput=3\n",
+     21 + 3,
+     0,
+     2 * (21 + 3 + 3),
+     {{0, W, 7 * 3}, {0, B, 3}}},
+    {SIDE(4) "[deconvolutional]\nfilters=5\nsize=2\nstride=2\nbatch_normalize=1\n",
+     60 + 5 + 5,
+     10,
+     0,
+     {{0, W, 3 * 5 * 2 * 2}, {0, B, 5}, {0, S, 5}}},
+    {NORM, 3, 6, 0, {{1, S, 3}}}, /* it does not train the biases */
+#else
+    {NORM, 6, 6, 0, {{1, S, 3}, {1, B, 3}}},
 #endif
+    {SIDE(6) "[local]\nfilters=2\nsize=3\nstride=1\npad=0\n",
+     864 + 32,
+     0,
+     0,
+     {{0, W, 3 * 2 * 3 * 3 * 4 * 4}, {0, B, 2 * 4 * 4}}},
+    /* yolo and region keep anchors where others keep biases. */
+    {ANCHORS "[yolo]\nmask=0,1,2\nanchors=1,2,3,4,5,6\nclasses=1\nnum=3\n",
+     54 + 18,
+     0,
+     0,
+     {{0, W, 3 * 18}, {0, B, 18}}},
+    {ANCHORS "[region]\nanchors=1,2,3,4,5,6\nclasses=1\nnum=3\ncoords=4\n",
+     54 + 18,
+     0,
+     0,
+     {{0, W, 3 * 18}, {0, B, 18}}},
+    {SIDE(4) "[maxpool]\nsize=2\nstride=2\n[avgpool]\n[softmax]\n", 0, 0, 0, {{0}}},
+};
 
-TEST(local)
+TEST(each_net_has_its_tensors)
 {
-    const struct want want[] = {{0, "weight_updates", 2 * 3 * 3 * 3 * 4 * 4},
-                                {0, "bias_updates", 3 * 4 * 4}};
-
-    check_net("[net]\nheight=6\nwidth=6\nchannels=2\n[local]\nfilters=3\nsize=3\nstride=1\npad=0\n"
-              "activation=relu\n",
-              want, COUNT(want), 864 + 48, 0, 0);
-}
-
-TEST(batchnorm)
-{
-    const struct want want[] = {{1, "scale_updates", 3}, {1, "bias_updates", 3}};
-    const layer l = {.type = BATCHNORM};
-    int all = cmn_tree_layer(&l).leaves_biases ? 1 : 2;
-
-    /* AlexeyAB's tree does not begin with it. */
-    check_net("[net]\nheight=4\nwidth=4\nchannels=3\n[maxpool]\nsize=1\nstride=1\n[batchnorm]\n",
-              want, all, 3 * (size_t)all, 6, 0);
-}
-
-/* yolo and region keep anchors where others keep biases. */
-TEST(anchors_are_no_gradients)
-{
-    const struct want want[] = {{0, "weight_updates", 3 * 18}, {0, "bias_updates", 18}};
-
-    check_net("[net]\nheight=32\nwidth=32\nchannels=3\n[convolutional]\nfilters=18\nsize=1\n"
-              "activation=linear\n[yolo]\nmask=0,1,2\nanchors=1,2,3,4,5,6\nclasses=1\nnum=3\n",
-              want, COUNT(want), 54 + 18, 0, 0);
-    check_net("[net]\nheight=32\nwidth=32\nchannels=3\n[convolutional]\nfilters=18\nsize=1\n"
-              "activation=linear\n[region]\nanchors=1,2,3,4,5,6\nclasses=1\nnum=3\ncoords=4\n",
-              want, COUNT(want), 54 + 18, 0, 0);
-}
-
-TEST(no_tensors)
-{
-    check_net("[net]\nheight=4\nwidth=4\nchannels=3\n[maxpool]\nsize=2\nstride=2\n[avgpool]\n"
-              "[softmax]\n",
-              NULL, 0, 0, 0, 0);
+    for (size_t i = 0; i < COUNT(nets); i++) {
+        network *net = nets_parse(nets[i].cfg);
+        struct cmn_gradients g;
+        cmn_gradients_open(&g, cmn_net_of(net), NULL);
+        assert_gradients(&g, nets[i].want);
+        assert_int_equal(total(&g, CMN_WEIGHT), nets[i].weights);
+        assert_int_equal(total(&g, CMN_STATISTIC), nets[i].statistics);
+        assert_int_equal(total(&g, CMN_MOMENT), nets[i].moments);
+        cmn_gradients_close(&g);
+        nets_free(net);
+    }
 }
 
 static void fill_gradients(network *net)
