@@ -1,4 +1,74 @@
-#include "plans.h"
+/* What each rank draws: for jobs of several ranks, in one process. */
+#include "check.h"
+
+#include <pthread.h>
+
+#include "base/log.h"
+#include "data/sampler.h"
+
+/* `batch` images of a step over `size` ranks; shares differ by at most one, as cmn_batch=global
+ * makes them. */
+static struct cmn_sampler_plan plan_of(enum cmn_scatter_mode mode, size_t images, int size,
+                                       int rank, size_t batch)
+{
+    size_t offset = batch * (size_t)rank / (size_t)size;
+    struct cmn_sampler_plan plan = {
+        .mode = mode,
+        .seed = 7,
+        .rank = rank,
+        .size = size,
+        .images = images,
+        .step = batch,
+        .offset = offset,
+        .mine = batch * ((size_t)rank + 1) / (size_t)size - offset,
+    };
+
+    return plan;
+}
+
+static struct cmn_sample *draw(const struct cmn_sampler_plan *plan, size_t first, size_t n)
+{
+    struct cmn_sampler *s = cmn_sampler_open(plan);
+    struct cmn_sample *sample = calloc(n + 1, sizeof *sample);
+
+    if (!s) {
+        fail_msg("%s", cmn_reason());
+    }
+    cmn_sampler_next(s, first, n, sample);
+    cmn_sampler_close(s);
+    return sample;
+}
+
+/* What all ranks together take in steps 0 … steps-1, step by step and rank by rank. */
+static struct cmn_sample *stream_of(struct cmn_sampler_plan plan, size_t steps)
+{
+    struct cmn_sample *stream = calloc(plan.step * steps, sizeof *stream);
+    size_t origin = plan.origin;
+
+    for (int rank = 0; rank < plan.size; rank++) {
+        struct cmn_sampler_plan p = plan_of(plan.mode, plan.images, plan.size, rank, plan.step);
+        struct cmn_sample *mine;
+        p.origin = origin;
+        p.seed = plan.seed;
+        mine = draw(&p, 0, p.mine * steps);
+        for (size_t s = 0; s < steps; s++) {
+            memcpy(stream + s * p.step + p.offset, mine + s * p.mine, p.mine * sizeof *mine);
+        }
+        free(mine);
+    }
+    return stream;
+}
+
+struct job {
+    size_t images;
+    int size;
+    size_t batch; /* of all ranks */
+};
+
+static const struct job jobs[] = {
+    {60000, 7, 700}, {60000, 7, 1000}, {10, 3, 3}, {10, 3, 4}, {10, 3, 11}, {3, 5, 5},    {3, 5, 8},
+    {1, 1, 1},       {1, 1, 3},        {7, 2, 2},  {7, 2, 5},  {7, 2, 14},  {100, 4, 10}, {5, 5, 5},
+};
 
 /* Every image stands exactly once in sample[0 … images-1]. */
 static void assert_once_each(const struct cmn_sample *sample, size_t images)
@@ -204,6 +274,118 @@ TEST(resume_on_other_ranks)
     free(part);
     for (int e = 0; e < 4; e++) {
         assert_once_each(whole + e * 15, 15);
+    }
+}
+
+/* ---- parts of the list, and threads ---- */
+
+static size_t *part_of(size_t images, int size, int rank, size_t *n, size_t passes)
+{
+    struct cmn_sampler_plan plan = plan_of(CMN_SCATTER_SHARD, images, size, rank, (size_t)size * 4);
+    size_t from = images * (size_t)rank / (size_t)size;
+    struct cmn_sample *sample;
+    size_t *image;
+
+    *n = images * ((size_t)rank + 1) / (size_t)size - from;
+    sample = draw(&plan, 0, *n * passes);
+    image = calloc(*n * passes, sizeof *image);
+    for (size_t i = 0; i < *n * passes; i++) {
+        image[i] = sample[i].image;
+    }
+    free(sample);
+    return image;
+}
+
+TEST(shard_parts)
+{
+    enum { PASSES = 3 };
+
+    for (size_t j = 0; j < COUNT(jobs); j++) {
+        size_t images = jobs[j].images;
+        int *owner = calloc(images, sizeof *owner);
+        size_t covered = 0, moved = 0;
+        if (images < (size_t)jobs[j].size) {
+            free(owner);
+            continue;
+        }
+        for (int rank = 0; rank < jobs[j].size; rank++) {
+            size_t n;
+            size_t *image = part_of(images, jobs[j].size, rank, &n, PASSES);
+            assert_true(n >= images / (size_t)jobs[j].size);
+            assert_true(n <= images / (size_t)jobs[j].size + 1);
+            for (size_t i = 0; i < n; i++) {
+                assert_true(image[i] < images);
+                assert_int_equal(owner[image[i]], 0);
+                owner[image[i]] = rank + 1;
+                covered++;
+            }
+            /* Each later pass is the same part, each image once, in another order. */
+            for (size_t p = 1; p < PASSES; p++) {
+                int *mark = calloc(images, sizeof *mark);
+                for (size_t i = 0; i < n; i++) {
+                    size_t x = image[p * n + i];
+                    assert_true(x < images);
+                    assert_int_equal(owner[x], rank + 1);
+                    assert_int_equal(mark[x]++, 0);
+                    moved += x != image[i];
+                }
+                free(mark);
+            }
+            free(image);
+        }
+        assert_int_equal(covered, images);
+        assert_true(images < 20 || moved > images);
+        free(owner);
+    }
+}
+
+enum { THREADS = 4, ROUNDS = 300, PIECE = 17, LIST = 500 };
+
+struct work {
+    struct cmn_sampler *s;
+    const struct cmn_sample *want;
+    pthread_barrier_t *start;
+    int thread, bad;
+};
+
+/* Threads ask for passes two apart: those whose orders lie in the same memory. */
+static void *draw_pieces(void *argument)
+{
+    struct work *w = argument;
+    struct cmn_sample got[PIECE];
+
+    pthread_barrier_wait(w->start);
+    for (int i = 0; i < ROUNDS; i++) {
+        size_t first = (size_t)(w->thread * 2 % 8) * LIST + (size_t)(i * 31 % (LIST - PIECE));
+        cmn_sampler_next(w->s, first, PIECE, got);
+        w->bad |= memcmp(got, w->want + first, sizeof got) != 0;
+    }
+    return NULL;
+}
+
+TEST(threads_draw_the_same)
+{
+    for (int mode = CMN_SCATTER_GLOBAL; mode <= CMN_SCATTER_NONE; mode++) {
+        struct cmn_sampler_plan plan = plan_of((enum cmn_scatter_mode)mode, LIST, 1, 0, 34);
+        struct cmn_sample *want = draw(&plan, 0, 8 * LIST);
+        struct cmn_sampler *s = cmn_sampler_open(&plan);
+        pthread_barrier_t start;
+        pthread_t thread[THREADS];
+        struct work work[THREADS];
+        pthread_barrier_init(&start, NULL, THREADS);
+        for (int i = 0; i < THREADS; i++) {
+            work[i] = (struct work){s, want, &start, i, 0};
+            assert_int_equal(pthread_create(&thread[i], NULL, draw_pieces, &work[i]), 0);
+        }
+        for (int i = 0; i < THREADS; i++) {
+            pthread_join(thread[i], NULL);
+        }
+        for (int i = 0; i < THREADS; i++) {
+            assert_int_equal(work[i].bad, 0);
+        }
+        pthread_barrier_destroy(&start);
+        cmn_sampler_close(s);
+        free(want);
     }
 }
 
