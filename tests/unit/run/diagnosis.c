@@ -181,7 +181,7 @@ TEST(faults_and_unseen_ranks)
         {NO_FILE, 0, 0},
         {SLURM, 0, 0},
         {"@training\n" SLURM, 0, 0},
-        {"unable to reliably start one or more daemons\n", 1, 0},
+        {"ORTE was unable to reliably start one or more daemons.\n", 1, 0},
         {"unrecognized argument mca\n", 0, 0},
         {DIED "9 (Killed).\n@life\n", 0, 1},
     };
