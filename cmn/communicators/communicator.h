@@ -1,6 +1,6 @@
 /* A communicator replaces every rank's gradients by their sum over all ranks.
  *
- * Communicators know buffers and groups, never layers. Each is one table here and one line in
+ * Communicators know buffers and groups, never layers. Each is one file here and one line in
  * registry.c, which selection, `darknet cmn list`, docs and tests use. */
 #ifndef CMN_COMMUNICATOR_H
 #define CMN_COMMUNICATOR_H

@@ -11,10 +11,7 @@
  * by its first rank. Within the node nothing is sent on the CPU.
  * Nodes may have different numbers of ranks.
  * Source: the communicator of the same name of ChainerMN (Akiba, Fukuda, Suzuki, "ChainerMN:
- * Scalable Distributed Deep Learning Framework", 2017), which uses NCCL in steps 1 and 3.
- *
- * non_cuda_aware is its other name: what ChainerMN's communicator of that name does, sums through the
- * host's memory, hierarchical does on GPUs, too. */
+ * Scalable Distributed Deep Learning Framework", 2017), which uses NCCL in steps 1 and 3. */
 #include "communicators/node_groups.h"
 
 const struct cmn_communicator cmn_communicator_hierarchical = {
@@ -22,17 +19,6 @@ const struct cmn_communicator cmn_communicator_hierarchical = {
     .cpu = "yes",
     .gpu = "yes",
     .use = "several nodes whose link one rank can fill",
-    .sums = 1,
-    .can = {CMN_CAN_ALL, CMN_CAN_ALL},
-    .recipe = CMN_FIRST_OF_NODE,
-    CMN_NODE_GROUPS_CALLS,
-};
-
-const struct cmn_communicator cmn_communicator_non_cuda_aware = {
-    .name = "non_cuda_aware",
-    .cpu = "yes",
-    .gpu = "yes",
-    .use = "as hierarchical, under ChainerMN's name for sums through the host's memory",
     .sums = 1,
     .can = {CMN_CAN_ALL, CMN_CAN_ALL},
     .recipe = CMN_FIRST_OF_NODE,
