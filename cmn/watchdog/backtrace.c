@@ -13,12 +13,12 @@
 #include <unistd.h>
 
 /* OURS are two additional frames: the handler, and the frame that the kernel puts below it. */
-enum { FRAMES = 24, OURS = 2, ANSWER_US = 1000000, LOOK_US = 10000 };
+enum { FRAMES = 24, OURS = 2, ASKED = -1, ANSWER_US = 1000000, LOOK_US = 10000 };
 
 static pthread_t main_thread;
 static int is_open;
 static void *frame[FRAMES + OURS];
-static atomic_int frames;
+static atomic_int frames;    /* in `frame`; ASKED: the main thread has not answered yet */
 static int objects_at_start; /* these come first in the list, and are never unloaded */
 
 static int signal_number(void)
@@ -30,14 +30,16 @@ static int signal_number(void)
  * first call, which cmn_backtrace_open() makes. From then on it takes no memory, and no lock
  * either: glibc 2.35 and libgcc 12 look addresses up by _dl_find_object(). Older ones take the
  * dynamic linker's lock. The main thread may hold that lock itself; if another thread holds it,
- * this handler does not answer in time, and the job ends without its stack. */
+ * this handler does not answer in time, and the job ends without its stack. Signals queue up: of
+ * those that come late, one answers, because `frame` may be read after that. */
 static void answer(int number)
 {
-    int saved = errno, n = 0;
+    int saved = errno, asked = ASKED;
 
     (void)number;
-    n = backtrace(frame, FRAMES + OURS);
-    atomic_store(&frames, n);
+    if (atomic_compare_exchange_strong(&frames, &asked, 0)) {
+        atomic_store(&frames, backtrace(frame, FRAMES + OURS));
+    }
     errno = saved;
 }
 
@@ -118,9 +120,9 @@ void cmn_backtrace_text(const char *prefix, char *text, size_t bytes)
     size_t used = 0;
     int n = 0;
 
-    atomic_store(&frames, 0);
+    atomic_store(&frames, ASKED);
     if (is_open && !pthread_kill(main_thread, signal_number())) {
-        for (int us = 0; us < ANSWER_US && !n; us += LOOK_US) {
+        for (int us = 0; us < ANSWER_US && n <= 0; us += LOOK_US) {
             usleep(LOOK_US);
             n = atomic_load(&frames);
         }
