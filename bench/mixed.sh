@@ -18,4 +18,4 @@ paste <(jq '.[].iteration' "$work/off.json") <(jq '.[]."main/loss"' "$work/off.j
     while read -r iteration one other; do
         row iteration "$iteration" '32 bits' "$one" cmn_mixed=bf16 "$other"
     done
-results mixed
+results mixed STEPS NP RATE

@@ -25,6 +25,14 @@ setup() {
     done
 }
 
+@test "the tables of bench/README.md are those of the files in bench/results/, and each file has one, except for that of a chart" {
+    cp "$REPO/bench/README.md" .
+    sed -i '/^| .*shm /d' README.md
+    "$REPO/setup/reference.sh" tables "$bin" README.md
+    diff "$REPO/bench/README.md" README.md
+    { echo mixed.json; sed -n 's|^<!-- bench/results/\(.*\) -->$|\1|p' README.md; } | sort | diff - <(cd "$REPO/bench/results" && ls)
+}
+
 @test "each number that Darknet's parser reads has its limits, and no other one has" {
     awk '/^[a-z_]+ \**parse_[a-z0-9_]+\(/ { section = $0; sub(/.*parse_/, "", section); sub(/\(.*/, "", section) }
         section == "net_options" { section = "net" }
