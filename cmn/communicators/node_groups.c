@@ -13,14 +13,14 @@ static int by_nccl(const struct cmn_communicator *c, const struct cmn_topology *
                    const struct cmn_options *o)
 {
     return c->recipe == CMN_ONE_GROUP || (c->recipe == CMN_WITHIN_NODE && t->device >= 0 &&
-                                          o->intra != CMN_INTRA_MPI && !cmn_nccl_refuses(t, o));
+                                          o->intra != CMN_INTRA_MPI && !cmn_nccl_refuses(t));
 }
 
 const char *cmn_node_groups_refuse(const struct cmn_communicator *c, const struct cmn_topology *t,
                                    const struct cmn_options *o)
 {
     if (c->recipe == CMN_ONE_GROUP) {
-        return cmn_nccl_refuses(t, o);
+        return cmn_nccl_refuses(t);
     }
     if (c->recipe == CMN_WITHIN_NODE && t->inter_size > 1) {
         return "the ranks are on several nodes: use two_dimensional or hierarchical";

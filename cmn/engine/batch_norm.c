@@ -149,7 +149,7 @@ static void open_on_gpu(struct cmn_batch_norm *s)
 /* Returns why the statistics go through the host's memory, or NULL if they need not. */
 static const char *refuses_gpu(const struct cmn_topology *t, const struct cmn_options *o)
 {
-    return o->intra == CMN_INTRA_MPI ? "CMN_DEBUG_INTRA=mpi" : cmn_nccl_refuses(t, o);
+    return o->intra == CMN_INTRA_MPI ? "CMN_DEBUG_INTRA=mpi" : cmn_nccl_refuses(t);
 }
 
 static void open_on_host(struct cmn_batch_norm *s)

@@ -230,17 +230,12 @@ static void close_gpu(struct cmn_gradients *g)
 
 /* ---- looking at all tensors ---- */
 
-/* Returns the index of the first gradient that a kernel marked, or -1. Clears the marks. */
-static int first_bad(const struct cmn_gradients *g)
+/* Returns the tensor of the first gradient that a kernel marked, or -1. */
+static int first_bad(const struct cmn_gradients *g, const float *bad)
 {
-    size_t n = (size_t)g->exchange.tensors;
-    float *bad = g->gpu->host_part;
-
-    cmn_device_read(bad, g->gpu->bad, n);
-    for (size_t i = 0; i < n; i++) {
+    for (int i = 0; i < g->exchange.tensors; i++) {
         if (bad[i] != 0) {
-            cmn_device_zero(g->gpu->bad, n);
-            return (int)i;
+            return g->tensor_of[i];
         }
     }
     return -1;
@@ -253,11 +248,12 @@ static void look_at(const struct cmn_gradients *g, const float *block, size_t fr
 
 static int nonfinite_gpu(const struct cmn_gradients *g, const float *block)
 {
-    int bad;
+    size_t n = (size_t)g->exchange.tensors;
 
     look_at(g, block, 0, g->exchange.block.n);
-    bad = first_bad(g);
-    return bad < 0 ? -1 : g->tensor_of[bad];
+    cmn_device_read(g->gpu->host_part, g->gpu->bad, n);
+    cmn_device_zero(g->gpu->bad, n);
+    return first_bad(g, g->gpu->host_part);
 }
 
 /* ---- an update ---- */
@@ -353,14 +349,7 @@ static void ask_gpu(struct cmn_gradients *g)
 
 static int answer_gpu(struct cmn_gradients *g)
 {
-    const float *bad = cmn_device_mail_answer(g->gpu->marks);
-
-    for (int i = 0; i < g->exchange.tensors; i++) {
-        if (bad[i] != 0) {
-            return g->tensor_of[i];
-        }
-    }
-    return -1;
+    return first_bad(g, cmn_device_mail_answer(g->gpu->marks));
 }
 
 static int hash_gpu(const struct cmn_gradients *g, uint64_t *hash)

@@ -36,6 +36,9 @@ struct shape {
 
 struct plan {
     struct shape shape;
+    struct {
+        size_t images, channels, pixels;
+    } of[OPERANDS];
     cudnnBackendDescriptor_t result[OPERANDS]; /* the plan for this result; NULL: cuDNN has none */
     size_t bytes;                              /* workspace of the plan that needs most */
 };
@@ -302,6 +305,13 @@ static struct plan *plan_of(cudnnHandle_t handle, const struct shape *s)
     p = &plans[n_plans++];
     memset(p, 0, sizeof *p);
     p->shape = *s;
+    p->of[X].images = p->of[Y].images = (size_t)s->n;
+    p->of[W].images = p->of[Y].channels = (size_t)s->filters;
+    p->of[X].channels = (size_t)s->c;
+    p->of[W].channels = (size_t)s->depth;
+    p->of[X].pixels = (size_t)s->h * (size_t)s->w;
+    p->of[W].pixels = (size_t)s->rows * (size_t)s->cols;
+    p->of[Y].pixels = (size_t)s->out_h * (size_t)s->out_w;
     for (int result = X; result < OPERANDS; result++) {
         p->result[result] = plan_result(handle, s, result, &p->bytes);
         if (!p->result[result]) {
@@ -316,23 +326,6 @@ static struct plan *plan_of(cudnnHandle_t handle, const struct shape *s)
 
 /* ---- operands ---- */
 
-static size_t images_of(const struct shape *s, int i)
-{
-    return (size_t)(i == W ? s->filters : s->n);
-}
-
-static size_t channels_of(const struct shape *s, int i)
-{
-    return (size_t)(i == X ? s->c : i == W ? s->depth : s->filters);
-}
-
-static size_t pixels_of(const struct shape *s, int i)
-{
-    return i == X   ? (size_t)s->h * (size_t)s->w
-           : i == W ? (size_t)s->rows * (size_t)s->cols
-                    : (size_t)s->out_h * (size_t)s->out_w;
-}
-
 static void *place(size_t *at, size_t bytes)
 {
     enum { ALIGNED = 64 }; /* floats: 256 bytes, the alignment of cudaMalloc() */
@@ -345,14 +338,14 @@ static void *place(size_t *at, size_t bytes)
 /* Assigns each operand and the workspace a place in `room`. Returns the floats that they need. */
 static size_t lay_out(struct operands *o)
 {
-    const struct shape *s = &o->plan->shape;
+    const struct plan *p = o->plan;
     size_t at = 0;
 
     for (int i = 0; i < OPERANDS; i++) {
         o->at[i] =
-            place(&at, images_of(s, i) * channels_of(s, i) * pixels_of(s, i) * sizeof(short));
+            place(&at, p->of[i].images * p->of[i].channels * p->of[i].pixels * sizeof(short));
     }
-    o->workspace = place(&at, o->plan->bytes);
+    o->workspace = place(&at, p->bytes);
     return at;
 }
 
@@ -389,9 +382,9 @@ static int begin(struct operands *o, int result, cudnnHandle_t handle, cudnnTens
 
 static void take(const struct operands *o, int i, const void *from)
 {
-    const struct shape *s = &o->plan->shape;
+    const struct plan *p = o->plan;
 
-    cmn_kernel_channels_last(o->at[i], from, images_of(s, i), channels_of(s, i), pixels_of(s, i));
+    cmn_kernel_channels_last(o->at[i], from, p->of[i].images, p->of[i].channels, p->of[i].pixels);
 }
 
 static cudnnStatus_t execute(cudnnHandle_t handle, const struct operands *o, int result)
@@ -414,13 +407,13 @@ static cudnnStatus_t execute(cudnnHandle_t handle, const struct operands *o, int
 static cudnnStatus_t give(cudnnHandle_t handle, const struct operands *o, int i, void *to,
                           const void *beta)
 {
-    const struct shape *s = &o->plan->shape;
+    const struct plan *p = o->plan;
     float factor = *(const float *)beta;
     cudnnStatus_t done =
         factor != 0 && factor != 1 ? CUDNN_STATUS_NOT_SUPPORTED : execute(handle, o, i);
 
     if (!done) {
-        cmn_kernel_channels_first(to, o->at[i], images_of(s, i), channels_of(s, i), pixels_of(s, i),
+        cmn_kernel_channels_first(to, o->at[i], p->of[i].images, p->of[i].channels, p->of[i].pixels,
                                   factor != 0);
     }
     return done;

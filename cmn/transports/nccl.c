@@ -342,9 +342,8 @@ void cmn_nccl_end(void *self, void (*idle)(void *self), void *idler)
 
 /* ---- start and end ---- */
 
-const char *cmn_nccl_refuses(const struct cmn_topology *t, const struct cmn_options *o)
+const char *cmn_nccl_refuses(const struct cmn_topology *t)
 {
-    (void)o;
     if (t->device < 0) {
         return "the gradients are in the CPU's memory: nccl connects GPUs";
     }
@@ -432,10 +431,9 @@ void cmn_nccl_close(void *self)
 
 #else
 
-const char *cmn_nccl_refuses(const struct cmn_topology *t, const struct cmn_options *o)
+const char *cmn_nccl_refuses(const struct cmn_topology *t)
 {
     (void)t;
-    (void)o;
     return "built without NCCL: make GPU=1 NCCL=1";
 }
 

@@ -13,7 +13,7 @@
 #include "mpi/group.h"
 
 /* Local; the same on all ranks of a node. Returns why NCCL cannot connect these GPUs, or NULL. */
-const char *cmn_nccl_refuses(const struct cmn_topology *t, const struct cmn_options *o);
+const char *cmn_nccl_refuses(const struct cmn_topology *t);
 
 /* Collective over the group, blocking. The group must outlive the transport. Returns 0, or -1 with
  * a reason; after a failure *self must not be closed. */

@@ -361,24 +361,17 @@ static void try_sums_over_images(const struct cmn_communicator *c, void *self, c
 
 static void try_16_bits(const struct cmn_topology *place, const char *world)
 {
-    static const char *const names[] = {"pure_nccl", "single_node"};
+    const struct cmn_communicator *c = cmn_communicator_find("pure_nccl");
     struct cmn_topology here = *place;
+    void *self = NULL;
 
     here.device = 0;
-    for (size_t k = 0; k < COUNT(names); k++) {
-        const struct cmn_communicator *c = cmn_communicator_find(names[k]);
-        void *self = NULL;
-        if (k && here.inter_size > 1) {
-            continue;
-        }
-        CHECK_SAYING(c->open(&self, c, &here, &options) == 0, "%s, %s: %s", c->name, world,
-                     cmn_reason());
-        try_mean(c, self, world);
-        if (options.compress == CMN_COMPRESS_FP16 && place->size > 1) {
-            try_sums_over_images(c, self, world);
-        }
-        c->close(self);
+    CHECK_SAYING(c->open(&self, c, &here, &options) == 0, "%s: %s", world, cmn_reason());
+    try_mean(c, self, world);
+    if (options.compress == CMN_COMPRESS_FP16 && place->size > 1) {
+        try_sums_over_images(c, self, world);
     }
+    c->close(self);
 }
 
 static void sixteen_bits(void **state)
@@ -440,29 +433,27 @@ static void no_memory_for_16_bits(void **state)
 static void order(void **state)
 {
     enum { TIMES = 5 };
+    struct gpu_block copy;
+    struct one o;
 
     (void)state;
-    for (int k = 0; k < 2; k++) {
-        struct gpu_block copy;
-        struct one o;
-        all_well();
-        open_one(&o, k ? "single_node" : "pure_nccl", 300000);
-        make_block(&copy, o.b.n);
-        for (int i = 0; i < TIMES; i++) {
-            fill_block(&copy, -1);
-            fill_block(&o.b, top.rank);
-            o.c->begin(o.self, &o.x, o.b.n);
-            CHECK(o.c->order(o.self) == 1);
-            cmn_device_copy(copy.data, o.b.data, copy.n);
-            read_block(&copy, o.c->name);
-            o.c->allreduce(o.self, &o.x);
-            for (size_t j = 0; j < copy.n; j++) {
-                CHECK(copy.host[j] == whole(j, 0) * (float)(top.size * (top.size + 1) / 2));
-            }
+    all_well();
+    open_one(&o, "pure_nccl", 300000);
+    make_block(&copy, o.b.n);
+    for (int i = 0; i < TIMES; i++) {
+        fill_block(&copy, -1);
+        fill_block(&o.b, top.rank);
+        o.c->begin(o.self, &o.x, o.b.n);
+        CHECK(o.c->order(o.self) == 1);
+        cmn_device_copy(copy.data, o.b.data, copy.n);
+        read_block(&copy, o.c->name);
+        o.c->allreduce(o.self, &o.x);
+        for (size_t j = 0; j < copy.n; j++) {
+            CHECK(copy.host[j] == whole(j, 0) * (float)(top.size * (top.size + 1) / 2));
         }
-        free_block(&copy);
-        close_one(&o);
     }
+    free_block(&copy);
+    close_one(&o);
 }
 
 /* Each sum of a step has its span, one after the other on the stream, within what the host saw of

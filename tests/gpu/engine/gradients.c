@@ -218,6 +218,10 @@ static int found_with(int i, size_t at, float x)
     }
     cmn_device_read(&was, tensor + at, 1);
     cmn_device_write(tensor + at, &x, 1);
+    CHECK(g.ops->nonfinite(&g, g.flat) == (isfinite(x) ? -1 : i));
+    cmn_device_write(tensor + at, &was, 1);
+    CHECK(g.ops->nonfinite(&g, g.flat) == -1);
+    cmn_device_write(tensor + at, &x, 1);
     for (size_t part = 0; part < parts; part++) {
         g.ops->check(&g, part * g.exchange.block.n / (parts - 1));
     }

@@ -441,12 +441,22 @@ static float *reordered(float *x, size_t n, int c, int pixels, int to_first)
     return to;
 }
 
-static float *rounded(float *x, size_t n)
+static int has_tf32(void)
 {
-    float *to = fake_tf32(x, n);
+    struct cudaDeviceProp properties;
 
-    free(x);
-    return to;
+    cudaGetDeviceProperties(&properties, fake_current("TF32"));
+    return properties.major >= 8;
+}
+
+static void round_to_tf32(float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        bits = (bits + 0x1000) & ~0x1fffU;
+        memcpy(x + i, &bits, sizeof bits);
+    }
 }
 
 /* to = alpha * result + beta * to, where beta = 0 reads nothing. */
@@ -524,7 +534,9 @@ static void run_convolution(void *arguments)
         number[i] = floats(i == to ? NULL : c->operand[i], n[i], type);
         number[i] =
             c->channels_last ? reordered(number[i], n[i], channels[i], pixels[i], 1) : number[i];
-        number[i] = c->tf32 ? rounded(number[i], n[i]) : number[i];
+        if (c->tf32) {
+            round_to_tf32(number[i], n[i]);
+        }
     }
     if (c->workspace) {
         memset(c->workspace, 0xff, c->needed);
@@ -592,7 +604,7 @@ static cudnnStatus_t convolve(enum operation operation, const char *who, cudnnHa
                  who, algo, it->math, it->memory, space ? bytes : 0);
     }
     c.needed = it->memory;
-    c.tf32 = p->x.type == CUDNN_DATA_FLOAT && it->math != CUDNN_FMA_MATH && fake_has_tf32();
+    c.tf32 = p->x.type == CUDNN_DATA_FLOAT && it->math != CUDNN_FMA_MATH && has_tf32();
     return queue(&c, who, x, w, y, space, bytes);
 }
 cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha,
@@ -1039,7 +1051,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t it)
         const cudnnHandle_t *handle =
             attribute(it, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1);
         fake_require_device((*handle)->device, __func__);
-        if (proposal->proposal == NO_PLAN || !strcmp(which, "none") || !fake_has_tf32()) {
+        if (proposal->proposal == NO_PLAN || !strcmp(which, "none") || !has_tf32()) {
             status = CUDNN_STATUS_NOT_SUPPORTED;
         }
     }

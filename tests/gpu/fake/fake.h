@@ -46,10 +46,6 @@ void fake_barrier(void);
 /* Queues a function of a library for the legacy stream: run(arguments) on a copy of them. */
 void fake_call(const char *name, void (*run)(void *arguments), const void *arguments, size_t bytes);
 
-/* Whether the current GPU has TF32; a copy of n floats, rounded to it, which the caller frees. */
-int fake_has_tf32(void);
-float *fake_tf32(const float *from, size_t n);
-
 /* 16 bits to a float and back; `type` is NCCL's. */
 float fake_widen(const void *from, size_t i, int type);
 void fake_narrow(void *to, size_t i, float value, int type);

@@ -22,7 +22,6 @@ extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 #define __global__
 #define __device__
 #define __host__
-#define __forceinline__ inline
 #define __shared__ static /* one block runs at a time */
 #define __syncthreads fake_barrier
 

@@ -2,14 +2,13 @@
  * behind Darknet's work and returns. */
 #include <cblas.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cublas_v2.h"
 #include "curand.h"
 #include "fake.h"
 
 struct fake_blas {
-    int device, math;
+    int device;
 };
 /* A new seed begins no new sequence: the position stays, as only an offset would set it. */
 struct fake_generator {
@@ -31,54 +30,18 @@ cublasStatus_t cublasCreate(cublasHandle_t *handle)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode)
-{
-    fake_require_device(handle->device, "cublasSetMathMode");
-    handle->math = (int)mode;
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-int fake_has_tf32(void)
-{
-    struct cudaDeviceProp properties;
-
-    cudaGetDeviceProperties(&properties, fake_current("TF32"));
-    return properties.major >= 8;
-}
-
-float *fake_tf32(const float *from, size_t n)
-{
-    float *to = malloc((n + 1) * sizeof *to);
-
-    memcpy(to, from, n * sizeof *to);
-    for (size_t i = 0; i < n; i++) {
-        unsigned bits;
-        memcpy(&bits, to + i, sizeof bits);
-        bits = (bits + 0x1000) & ~0x1fffU;
-        memcpy(to + i, &bits, sizeof bits);
-    }
-    return to;
-}
-
 struct product {
     int transa, transb, m, n, k, lda, ldb, ldc;
     float alpha, beta, *a, *b, *c;
-    size_t rounded_a, rounded_b; /* floats; 0: as they are */
 };
 
 static void run_product(void *arguments)
 {
     const struct product *p = arguments;
-    float *a = p->rounded_a ? fake_tf32(p->a, p->rounded_a) : p->a;
-    float *b = p->rounded_b ? fake_tf32(p->b, p->rounded_b) : p->b;
 
     cblas_sgemm(CblasColMajor, p->transa ? CblasTrans : CblasNoTrans,
-                p->transb ? CblasTrans : CblasNoTrans, p->m, p->n, p->k, p->alpha, a, p->lda, b,
-                p->ldb, p->beta, p->c, p->ldc);
-    if (a != p->a) {
-        free(a);
-        free(b);
-    }
+                p->transb ? CblasTrans : CblasNoTrans, p->m, p->n, p->k, p->alpha, p->a, p->lda,
+                p->b, p->ldb, p->beta, p->c, p->ldc);
 }
 
 /* Of a matrix with so many rows and columns, column by column. */
@@ -93,8 +56,8 @@ cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa,
                            const float *a, int lda, const float *b, int ldb, const float *beta,
                            float *c, int ldc)
 {
-    struct product p = {(int)transa, (int)transb, m,    n,    k,    lda, ldb, ldc,
-                        *alpha,      *beta,       NULL, NULL, NULL, 0,   0};
+    struct product p = {(int)transa, (int)transb, m,     n,    k,    lda, ldb,
+                        ldc,         *alpha,      *beta, NULL, NULL, NULL};
 
     fake_require_device(handle->device, "cublasSgemm");
     if (m < 0 || n < 0 || k < 0 || lda < (transa ? k : m) || ldb < (transb ? n : k) || ldc < m) {
@@ -103,10 +66,6 @@ cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa,
     p.a = fake_device(a, bytes_of(transa ? k : m, transa ? m : k, lda), "cublasSgemm: A");
     p.b = fake_device(b, bytes_of(transb ? n : k, transb ? k : n, ldb), "cublasSgemm: B");
     p.c = fake_device(c, bytes_of(m, n, ldc), "cublasSgemm: C");
-    if (handle->math == CUBLAS_TF32_TENSOR_OP_MATH && fake_has_tf32()) {
-        p.rounded_a = bytes_of(transa ? k : m, transa ? m : k, lda) / sizeof *a;
-        p.rounded_b = bytes_of(transb ? n : k, transb ? k : n, ldb) / sizeof *b;
-    }
     fake_call("cublasSgemm", run_product, &p, sizeof p);
     return CUBLAS_STATUS_SUCCESS;
 }

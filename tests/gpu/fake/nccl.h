@@ -11,7 +11,6 @@
 
 typedef enum {
     ncclSuccess = 0,
-    ncclUnhandledCudaError = 1,
     ncclInvalidUsage = 5,
     ncclRemoteError = 6,
     ncclInProgress = 7
