@@ -51,16 +51,14 @@ trained() {
         grep -q 'on GPUs' train.log
     done
     for net in groups deconv; do
-        for ranks in 2 3; do
-            write "$net" subdivisions=6
-            [[ $ranks -eq 3 ]] || trained "$CPU" 1 "$net" cpu
-            trained "$DARKNET" $ranks "$net" many -cmn_verify 1
-            assert_close cpu.weights many.weights 1e-5
-        done
+        write "$net" subdivisions=6
+        trained "$CPU" 1 "$net" cpu
+        trained "$DARKNET" 3 "$net" many -cmn_verify 1
+        assert_close cpu.weights many.weights 1e-5
     done
 }
 
-@test "GPUs that have TF32: cuDNN rounds to it, cuBLAS does not" {
+@test "GPUs that have TF32: cuDNN rounds to it" {
     write conv
     trained "$CPU" 1 conv cpu
     trained "$DARKNET" 1 conv six
@@ -69,26 +67,19 @@ trained() {
     trained "$DARKNET" 1 conv eight
     assert_far cpu.weights eight.weights 3e-6
     assert_close cpu.weights eight.weights 1e-3
-    write mlp
-    trained "$CPU" 1 mlp cpu
-    trained "$DARKNET" 1 mlp eight
-    assert_close cpu.weights eight.weights 1e-6
 }
 
 # Products of 32 bits are as they are. tests/gpu/engine/gpu_convolution.c says what bf16 makes of a convolution; a step's
 # gradients differ by where its micro-batches are cut, and not by who computes them.
 @test "cuDNN: cmn_mixed=bf16 computes convolutions in bf16, and 1, 2 and 3 ranks learn the same" {
     export FAKE_CAPABILITY=8
-    for net in conv one groups norm deconv; do
+    for net in groups norm; do
         write "$net" subdivisions=6
         FAKE_CAPABILITY=7 trained "$DARKNET" 1 "$net" float # without TF32
-        trained "$DARKNET" 1 "$net" one -cmn_mixed bf16
-        assert_far float.weights one.weights 1e-5
-        assert_close float.weights one.weights 2e-3
-    done
-    for net in groups norm; do
         write "$net" subdivisions=6 cmn_mixed=bf16
         trained "$DARKNET" 1 "$net" one
+        assert_far float.weights one.weights 1e-5
+        assert_close float.weights one.weights 2e-3
         for keys in '2 -cmn_overlap on' '3 -cmn_double_buffering off'; do
             # shellcheck disable=SC2086  # keys and their values
             trained "$DARKNET" ${keys%% *} "$net" many -cmn_verify 1 ${keys#* }
@@ -158,12 +149,12 @@ trained() {
 }
 
 # Images of one size each in turn while memory is taken for them, then of the largest.
-@test "cuDNN: a detector with random=1 learns on 1, 2 and 3 ranks what it learns on the CPU, and nearly that in bf16" {
+@test "cuDNN: a detector with random=1 learns on 1 and 3 ranks what it learns on the CPU, and nearly that in bf16" {
     load drivers
     make_data
-    net batch=6 subdivisions=6 cmn_batch=global hue=0 saturation=1 exposure=1 max_batches=3 learning_rate=1e-4 >yolo.cfg
+    net batch=3 subdivisions=3 cmn_batch=global hue=0 saturation=1 exposure=1 max_batches=2 learning_rate=1e-4 >yolo.cfg
     { conv 3 4 && conv 4 4 && printf '%s\n' '[convolutional]' filters=14 size=1 stride=2 activation=linear && yolo jitter=.2 random=1; } >>yolo.cfg
-    for way in "1 $CPU" "1 $DARKNET" "1 $BARE" "2 $DARKNET" "3 $DARKNET"; do
+    for way in "1 $CPU" "1 $BARE" "1 $DARKNET" "3 $DARKNET"; do
         rm -rf out
         DARKNET=${way#* } darknet_on "${way%% *}" detector train data.data yolo.cfg -cmn -cmn_seed 7 >train.log 2>&1
         grep -x 608 train.log
@@ -171,7 +162,7 @@ trained() {
         assert_close cpu.weights out/yolo_final.weights 1e-5
     done
     # The loss of three images by one thread, and by three.
-    sed s/subdivisions=6/subdivisions=2/ yolo.cfg >three.cfg
+    sed s/subdivisions=3/subdivisions=1/ yolo.cfg >three.cfg
     for threads in 1 3; do
         rm -rf out
         OPENBLAS_NUM_THREADS=$threads darknet_on 1 detector train data.data three.cfg -cmn -cmn_seed 7 >train.log 2>&1
@@ -180,7 +171,7 @@ trained() {
     cmp threads-1.weights threads-3.weights
     assert_close cpu.weights threads-1.weights 1e-5
     export FAKE_CAPABILITY=8
-    for ranks in 1 2; do
+    for ranks in 1 3; do
         rm -rf out
         darknet_on $ranks detector train data.data yolo.cfg -cmn -cmn_seed 7 -cmn_mixed bf16 >train.log 2>&1
         grep -x 608 train.log
@@ -188,7 +179,7 @@ trained() {
         assert_far cpu.weights "$ranks.weights" 1e-6
         assert_close cpu.weights "$ranks.weights" 1e-3
     done
-    assert_close 1.weights 2.weights 1e-6
+    assert_close 1.weights 3.weights 1e-6
 }
 
 @test "cuDNN: a validation of single images takes other algorithms and more workspace, and the training goes on" {

@@ -69,7 +69,7 @@ nvidia_smi() {
     # The sums, and who is named when none comes: NCCL's work then runs before Darknet's.
     run -4 env GPU_TEST_BREAK=wait timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 2 "$BUILD/tests/gpu/transports/nccl"
     echo "$output"
-    [[ $output == *'allreduce of 1 floats, at 0: '* ]]
+    [[ $output == *', at 0: '* ]]
 }
 
 @test "the plan for a machine with a GPU goes on after a step that fails or hangs, and says how each ended" {
@@ -92,7 +92,7 @@ nvidia_smi() {
     unset GPU_PLAN
     sed -n "/^    cat <<'END'/,/^END/p" "$REPO/tests/gpu/plan.sh" | sed '1d; $d' >plan
     awk '{ s += $2 } END { exit NR < 10 || s > 570 }' plan
-    diff <(awk '{ print $1, $2 }' plan) <(sed -nE 's/^\| .([a-z0-9-]+). \| ([0-9]+) \|.*/\1 \2/p' "$REPO/tests/gpu/README.md")
+    diff <(awk '{ print $1, $2 }' plan) <(sed -nE 's/^\| \x60([a-z0-9-]+)\x60 \| ([0-9]+) \|.*/\1 \2/p' "$REPO/tests/gpu/README.md")
     while read -r _ _ command part; do
         [[ $command != gpu_test ]] || grep -q "^$part() {" "$REPO/tests/gpu/run.sh"
     done <plan
@@ -165,7 +165,6 @@ cpu_goes_on() {
 
 @test "adam on GPUs, at once or one step late, updates every layer as on the CPU, keeps an average, and resumes with the same bits" {
     adam_cfg >adam.cfg
-    as_on_cpu 1 adam -cmn_ema 0.8
     as_on_cpu 2 adam -cmn_clip 0.5 -cmn_nonfinite skip
     as_on_cpu 3 adam -cmn_ema 0.8
     assert_far gpu-adam.weights gpu-adam_ema.weights 1e-4
@@ -173,28 +172,19 @@ cpu_goes_on() {
     mv gpu-adam.weights at-once.weights
     # Where the host looks at the sums first, and where it does not.
     as_on_cpu 2 adam -cmn_double_buffering 1 -cmn_clip 0.5 -cmn_nonfinite skip
-    for ranks in 1 2 3; do as_on_cpu $ranks adam -cmn_double_buffering 1 -cmn_ema 0.8; done
+    as_on_cpu 3 adam -cmn_double_buffering 1 -cmn_ema 0.8
     assert_far at-once.weights gpu-adam.weights 1e-4
     cpu_goes_on 3 adam -cmn_double_buffering 1 -cmn_ema 0.8
-    smooth_cfg adam=1 learning_rate=0.001 >adam.cfg
-    train_on 1 adam.cfg -cmn_batch global
-    keep adam one
-    train_on 3 adam.cfg -cmn_batch global -cmn_verify 1
-    assert_close one.weights out/adam.weights 1e-4
 }
 
 @test "what an update does besides, and batch normalisation, work on GPUs as on the CPU, and resume with the same bits" {
     smooth_cfg max_batches=8 >conv.cfg
     as_on_cpu 2 conv -cmn_lars 0.02 -cmn_clip 1 -cmn_nonfinite skip
-    as_on_cpu 2 conv -cmn_local_steps 4
-    as_on_cpu 2 conv -cmn_double_buffering 1
     as_on_cpu 2 conv -cmn_double_buffering 1 -cmn_local_steps 4
-    as_on_cpu 2 conv -cmn_communicator flat '|' -cmn_double_buffering 1
     as_on_cpu 2 conv -cmn_communicator single_node '|' -cmn_double_buffering 1 -cmn_ema 0.8
     assert_far gpu-conv.weights gpu-conv_ema.weights 1e-5
     # Small tensors travel exactly.
     ACTIVATION=tanh mlp_cfg max_batches=8 >mlp.cfg
-    as_on_cpu 2 mlp -cmn_compress powersgd
     as_on_cpu 2 mlp -cmn_communicator flat '|' -cmn_compress bf16
     as_on_cpu 2 mlp -cmn_compress powersgd -cmn_double_buffering 1
     # Statistics too, which are averaged before they are saved.
@@ -250,18 +240,14 @@ wide_cfg() {
 
 @test "overlap and the size of buckets change no bit on GPUs" {
     wide_cfg >wide.cfg
-    for ranks in 2 3; do
-        for name in pure_nccl 'pure_nccl -cmn_compress bf16' hierarchical flat 'flat -cmn_compress powersgd' \
-            "$([[ $ranks -eq 2 ]] && echo single_node || echo two_dimensional)"; do
-            by "$name" train_on $ranks wide.cfg -cmn_verify 1 -cmn_overlap off
-            grep -q ', overlap off' train.log
-            keep wide off
-            mb=$([[ $ranks -eq 2 ]] && echo 0.3 || echo 1.5)
-            CMN_DEBUG_BUCKET_MB=$mb by "$name" train_on $ranks wide.cfg -cmn_verify 1 -cmn_overlap on
-            grep -q ', overlap on' train.log
-            cmp off.weights out/wide.weights
-        done
-    done
+    while read -r ranks mb name; do
+        by "$name" train_on "$ranks" wide.cfg -cmn_verify 1 -cmn_overlap off
+        grep -q ', overlap off' train.log
+        keep wide off
+        CMN_DEBUG_BUCKET_MB=$mb by "$name" train_on "$ranks" wide.cfg -cmn_verify 1 -cmn_overlap on
+        grep -q ', overlap on' train.log
+        cmp off.weights out/wide.weights
+    done < <(printf '%s\n' '2 0.3 pure_nccl' '3 1.5 pure_nccl -cmn_compress bf16' '3 0.3 hierarchical' '2 1.5 flat -cmn_compress powersgd')
     # Found out by measuring, in more steps than these.
     wide_cfg max_batches=40 >wide.cfg
     train_on 2 wide.cfg -cmn_overlap off
@@ -274,10 +260,8 @@ wide_cfg() {
 @test "cmn_sync_bn on GPUs: the CPU's weights, the same bits with overlap and after a restart, and a line where it goes through the host" {
     extra=('batch_normalize=1')
     smooth_cfg max_batches=8 subdivisions=2 >norm.cfg
-    for ranks in 2 3; do
-        as_on_cpu $ranks norm -cmn_sync_bn 1
-        run -1 grep -q "through the host" train.log
-    done
+    as_on_cpu 3 norm -cmn_sync_bn 1
+    run -1 grep -q "through the host" train.log
     by 'mpi hierarchical' train_on 3 norm.cfg -cmn_sync_bn 1
     grep -q "cmn_sync_bn: statistics go through the host's memory: CMN_DEBUG_INTRA=mpi" train.log
     assert_close cpu-norm.weights out/norm.weights 1e-5
@@ -327,7 +311,7 @@ waits() {
 @test "a step's first micro-batch is on its way before the step begins, each goes there once, and all have the CPU's weights" {
     for subdivisions in 1 4; do
         few=$(waits 6 "subdivisions=$subdivisions" -cmn_communicator pure_nccl)
-        for seed in 1 2 3; do
+        for seed in 1 2; do
             more=$(FAKE_SEED=$seed waits 16 "subdivisions=$subdivisions" -cmn_communicator pure_nccl)
             echo "$few; $more"
             # The loader is a batch ahead of the last one, and in the first two steps may be early.
