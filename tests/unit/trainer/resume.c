@@ -282,7 +282,6 @@ TEST(the_plan_is_that_of_the_cfg)
     struct cmn_plan said = cmn_plan_cfg(cfg, look_at_nothing, NULL), is = trainer->plan;
 
     assert_int_equal(is.flat, said.flat);
-    assert_int_equal(is.per_image, said.per_image);
     assert_int_equal(is.sample, said.sample);
     assert_int_equal(is.outputs, said.outputs);
     assert_true(said.flat > said.floats && is.batch == 2 && is.subdivisions == 1);
