@@ -175,6 +175,11 @@ TEST(more_threads_than_cores)
 {
     rank[0].blas_threads = 4;
     NOTE("BLAS threads of 2 ranks of host1, 6 in all, share 4 cores", "OPENBLAS_NUM_THREADS");
+    for (int i = 0; i < RANKS; i++) {
+        give_cores(i, i % 2, i % 2);
+        rank[i].blas_threads = 1 + (i == 0);
+    }
+    NOTE("BLAS threads of 1 rank of host1, 2 in all, share 1 core:");
 }
 
 TEST(bound_one_by_one_is_well)
@@ -240,6 +245,10 @@ TEST(included_interfaces)
                  i < 2 ? "eth0" : "192.168.0.0/16,10.0.0.0/24");
     }
     nothing_is_wrong(NULL);
+    for (int i = 0; i < RANKS; i++) {
+        snprintf(rank[i].include, sizeof rank[i].include, "lo,eth0");
+    }
+    nothing_is_wrong(NULL); /* each machine has that address of lo */
     snprintf(rank[2].include, sizeof rank[2].include, "10.0.1.0/24");
     FAULT("host2 has no interface", "btl_tcp_if_include=10.0.1.0/24");
 }
@@ -248,6 +257,8 @@ TEST(no_interface)
 {
     rank[0].nics = 1; /* lo */
     FAULT("host1 has no network interface");
+    rank[0].nic[0] = rank[0].nic[1];
+    nothing_is_wrong(NULL);
 }
 
 TEST(networks_do_not_matter_on_one_node)
@@ -311,8 +322,11 @@ TEST(slow_pairs)
 {
     pair[2].gigabytes = 0.5;
     NOTE("ranks 2 and 3 (host2, host2) exchange 0.50 GB/s", "ranks 0 and 1", "5.00");
+    assert_null(strstr(said.item[0].text, "cable"));
     pair[2].gigabytes = 2;
     nothing_is_wrong(NULL);
+    pair[0].b = 3; /* between nodes, as ranks 1 and 2 */
+    NOTE("ranks 1 and 2 (host1, host2) exchange 0.10 GB/s", "ranks 0 and 3", "look at its cable");
 }
 
 TEST(many_diagnoses)
