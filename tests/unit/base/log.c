@@ -129,8 +129,8 @@ TEST(warnings_are_events)
     dup2(fileno(file), STDERR_FILENO);
     for (int rank = 1; rank >= 0; rank--) {
         cmn_log_identity(rank, "host2");
-        cmn_tell("told");
-        cmn_warn("warned");
+        cmn_tell(rank ? "not told" : "told");
+        cmn_warn(rank ? "not warned" : "warned");
     }
     dup2(saved, STDERR_FILENO);
     close(saved);
