@@ -32,7 +32,7 @@ static inline void remove_folder(void)
 /* The path is valid until the fourth call after this one. */
 static inline char *in_folder(const char *file)
 {
-    static char path[4][512];
+    static char path[4][1024];
     static unsigned calls;
     char *to = path[calls++ % 4];
 

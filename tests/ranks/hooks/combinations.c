@@ -6,9 +6,7 @@
 #include "ranks/ranks.h"
 
 #include <cblas.h>
-#include <dirent.h>
 #include <math.h>
-#include <sys/stat.h>
 
 #include "cmn.h"
 #include "darknet.h"
@@ -20,6 +18,7 @@
 #include "trainer/nonfinite_policy.h"
 #include "trainer/trainer.h"
 
+#include "folder.h"
 #include "nets.h"
 
 enum {
@@ -153,8 +152,7 @@ struct combination {
     int value[FACTORS];
 };
 
-static struct cmn_topology nodes[VALUES]; /* by the values of SHAPE */
-static char folder[256];
+static struct cmn_topology nodes[VALUES];             /* by the values of SHAPE */
 static const char *const runs[] = {"whole", "other"}; /* its folders */
 
 static const char *value_of(const struct combination *c, const char *key)
@@ -181,18 +179,19 @@ static void describe(const struct combination *c, char *text, size_t bytes)
     }
 }
 
-static void name_in(char *name, size_t bytes, const char *run, const char *file)
+/* As in_folder(), of a file in the folder of a run. */
+static char *in_run(const char *run, const char *file)
 {
-    snprintf(name, bytes, "%s/%s%s%s", folder, run, *file ? "/" : "", file);
+    char name[300];
+
+    snprintf(name, sizeof name, "%s/%s", run, file);
+    return in_folder(name);
 }
 
 static void write_cfg(const struct combination *c)
 {
-    char name[512];
-    FILE *file;
+    FILE *file = top.rank ? NULL : fopen(in_folder("net.cfg"), "w");
 
-    name_in(name, sizeof name, "net.cfg", "");
-    file = top.rank ? NULL : fopen(name, "w");
     if (file) {
         fprintf(file,
                 "[net]\nbatch=20\nsubdivisions=2\nheight=6\nwidth=6\nchannels=2\nmax_batches=%d\n"
@@ -290,14 +289,12 @@ struct outcome {
 static void train_all(const struct combination *c, const char *run, const char *overlap,
                       int checkpoint, struct outcome *out)
 {
-    char cfg[512], backup[512], weights[512];
-    char *train_argv[] = {"darknet", "regressor", "train"};
+    char *const cfg = in_folder("net.cfg"), *const weights = in_run(run, "weights");
+    char backup[512], *train_argv[] = {"darknet", "regressor", "train"};
     const struct cmn_data_cfg d = {.backup = backup};
     network *net;
 
-    name_in(cfg, sizeof cfg, "net.cfg", "");
-    name_in(backup, sizeof backup, run, "");
-    name_in(weights, sizeof weights, run, "weights");
+    snprintf(backup, sizeof backup, "%s", in_folder(run));
     memset(&cmn_job, 0, sizeof cmn_job);
     cmn_job.topology = nodes[c->value[SHAPE]];
     cmn_job.command = cmn_command_find(3, train_argv);
@@ -344,21 +341,14 @@ static const char *train(const struct combination *c, const char *run, const cha
 /* Rank 0. Removes what lies in the folder of a run, but for `kept`. */
 static void empty(const char *run, const char *kept)
 {
-    char name[1024];
-    struct dirent *entry;
-    DIR *dir;
+    DIR *dir = opendir(in_folder(run));
 
-    name_in(name, sizeof name, run, "");
-    dir = opendir(name);
-    while (dir && (entry = readdir(dir))) {
+    for (struct dirent *entry; (entry = readdir(dir));) {
         if (strcmp(entry->d_name, kept)) {
-            name_in(name, sizeof name, run, entry->d_name);
-            unlink(name);
+            unlink(in_run(run, entry->d_name));
         }
     }
-    if (dir) {
-        closedir(dir);
-    }
+    closedir(dir);
 }
 
 static const char *const results[] = {"weights", "net_ema.weights"};
@@ -366,12 +356,11 @@ static const char *const results[] = {"weights", "net_ema.weights"};
 /* Rank 0. */
 static int same_file(const char *run, const char *other, const char *result)
 {
-    char name[2][512], *text[2] = {NULL, NULL};
+    const char *const name[] = {in_run(run, result), in_run(other, result)};
+    char *text[2] = {NULL, NULL};
     size_t bytes[2] = {0, 0};
     int same;
 
-    name_in(name[0], sizeof name[0], run, result);
-    name_in(name[1], sizeof name[1], other, result);
     for (int i = 0; i < 2; i++) {
         FILE *file = fopen(name[i], "rb");
         text[i] = calloc(1, 1 << 16);
@@ -459,11 +448,8 @@ static int try_it(const struct combination *c)
                      "other bits with cmn_overlap=%s:%s", other, text);
     }
     if (top.rank == 0) {
-        char from[512], to[512];
         for (size_t i = 0; i < COUNT(results); i++) {
-            name_in(from, sizeof from, "whole", results[i]);
-            name_in(to, sizeof to, "other", results[i]);
-            rename(from, to);
+            rename(in_run("whole", results[i]), in_run("other", results[i]));
         }
         empty("whole", "net-3.checkpoint");
     }
@@ -580,42 +566,22 @@ static void open_nodes(void)
     }
 }
 
-static void make_folder(void)
+/* It syncs at once in memory. */
+static void make_folders(void)
 {
-    char name[512];
-    const char *fast = access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm"; /* it syncs at once */
-
-    snprintf(folder, sizeof folder, "%s/cmn-test-XXXXXX", fast);
     if (top.rank == 0) {
-        CHECK(mkdtemp(folder) != NULL);
+        make_folder_in(access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
         for (size_t i = 0; i < COUNT(runs); i++) {
-            name_in(name, sizeof name, runs[i], "");
-            CHECK(mkdir(name, 0700) == 0);
+            CHECK(mkdir(in_folder(runs[i]), 0700) == 0);
         }
     }
     MPI_Bcast(folder, sizeof folder, MPI_CHAR, 0, top.world);
 }
 
-static void remove_folder(void)
-{
-    char name[512];
-
-    if (top.rank == 0) {
-        for (size_t i = 0; i < COUNT(runs); i++) {
-            empty(runs[i], "");
-            name_in(name, sizeof name, runs[i], "");
-            rmdir(name);
-        }
-        name_in(name, sizeof name, "net.cfg", "");
-        unlink(name);
-        rmdir(folder);
-    }
-}
-
 RANK_TEST(pairs)
 {
     find_factors();
-    make_folder();
+    make_folders();
     open_nodes();
     for (int f = 0; f < factors; f++) {
         for (int g = 0; g < f; g++) {
@@ -626,7 +592,9 @@ RANK_TEST(pairs)
             }
         }
     }
-    remove_folder();
+    if (top.rank == 0) {
+        remove_folder();
+    }
     for (int i = 1; i < factor[SHAPE].values; i++) {
         cmn_topology_close(&nodes[i]);
     }
