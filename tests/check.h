@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -69,6 +70,30 @@ static inline void check_contains(const char *text, const char *part)
     if (!strstr(text, part)) {
         fail_msg("\"%s\" does not contain \"%s\"", text, part);
     }
+}
+
+/* What is said on the standard error between the two calls, up to 4 KB. */
+static int check_stderr = -1;
+
+static inline void check_listen(void)
+{
+    FILE *file = tmpfile();
+
+    assert_non_null(file);
+    check_stderr = dup(STDERR_FILENO);
+    dup2(fileno(file), STDERR_FILENO);
+    fclose(file);
+}
+
+static inline const char *check_said(void)
+{
+    static char text[4096];
+    ssize_t n = pread(STDERR_FILENO, text, sizeof text - 1, 0);
+
+    text[n > 0 ? n : 0] = '\0';
+    dup2(check_stderr, STDERR_FILENO);
+    close(check_stderr);
+    return text;
 }
 
 /* No other file's name begins with that name: no temporary file is left. */
