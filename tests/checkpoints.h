@@ -4,6 +4,10 @@
 
 #include "folder.h"
 
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
 #include "base/log.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/writer.h"
@@ -55,6 +59,36 @@ static inline int checkpoints_value(const struct cmn_checkpoint_file *f)
     assert_int_equal(t->bytes, sizeof value);
     memcpy(&value, t->data, sizeof value);
     return value;
+}
+
+/* Another process that holds something until it is killed. */
+static inline pid_t holder(void (*hold)(void))
+{
+    int ready[2];
+    char c;
+    pid_t pid;
+
+    assert_int_equal(pipe(ready), 0);
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* also when a test fails */
+        hold();
+        if (write(ready[1], "x", 1) == 1) {
+            pause();
+        }
+        _exit(0);
+    }
+    assert_int_equal(read(ready[0], &c, 1), 1);
+    close(ready[0]);
+    close(ready[1]);
+    return pid;
+}
+
+static inline void end(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
 }
 
 #endif

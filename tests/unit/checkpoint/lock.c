@@ -4,11 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <sys/file.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <time.h>
 
 #include "checkpoint/directory.h"
@@ -72,34 +69,11 @@ static void may_take(void)
     assert_int_equal(files_in(folder), 0);
 }
 
-static pid_t holder(void)
+static void hold(void)
 {
-    int ready[2];
-    char c = 'n';
-    pid_t pid;
-
-    assert_int_equal(pipe(ready), 0);
-    fflush(NULL);
-    pid = fork();
-    if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        c = take() < 0 ? 'n' : 'y';
-        if (write(ready[1], &c, 1) == 1) {
-            pause();
-        }
-        _exit(0);
+    if (take() < 0) {
+        _exit(1);
     }
-    assert_int_equal(read(ready[0], &c, 1), 1);
-    assert_int_equal(c, 'y');
-    close(ready[0]);
-    close(ready[1]);
-    return pid;
-}
-
-static void end(pid_t pid)
-{
-    kill(pid, SIGKILL);
-    waitpid(pid, NULL, 0);
 }
 
 /* The lock's file as such a process left it; "" of a field: as this one's. `job`: cmn-run's, and then the
@@ -133,7 +107,7 @@ TEST(one_at_a_time)
     pid_t pid;
 
     may_take();
-    pid = holder();
+    pid = holder(hold);
     assert_int_equal(take(), -1);
     snprintf(text, sizeof text, "process %ld on ", (long)pid);
     check_contains(cmn_reason(), text);
