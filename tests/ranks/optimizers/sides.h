@@ -15,12 +15,20 @@ enum { UPDATES = 7, IMAGES = 24, EVERY = 3 };
 
 static const float RATE = 0.1F, MOMENTUM = 0.75F, DECAY = 0.002F;
 
-/* Small tensors and large ones, of layers with normalisation and a rate of their own. */
+/* AlexeyAB's Darknet does not train it on the CPU. */
+#ifdef NETWORKS_BY_VALUE
+#define RARE
+#else
+#define RARE "[deconvolutional]\nfilters=3\nsize=2\nstride=2\n[maxpool]\nsize=2\nstride=2\n"
+#endif
+
+/* Small tensors and large ones, of layers of each kind, with normalisation and a rate of their own. */
 static const char cfg[] = "[net]\nbatch=2\nheight=6\nwidth=6\nchannels=2\n"
-                          "[convolutional]\nfilters=8\nsize=3\npad=1\nbatch_normalize=1\n"
+                          "[convolutional]\nfilters=8\nsize=3\npad=1\nbatch_normalize=1\n" RARE
                           "[convolutional]\nfilters=8\nsize=3\npad=1\n"
+                          "[local]\nfilters=3\nsize=3\nstride=1\npad=1\n"
                           "[connected]\noutput=45\nbatch_normalize=1\nlearning_rate=0.5\n"
-                          "[connected]\noutput=131\n[connected]\noutput=4\n[softmax]\n";
+                          "[connected]\noutput=251\n[connected]\noutput=4\n[softmax]\n";
 
 /* Whether the next sides are updated by Adam's rule. Its numbers: the divisor is no small one, as these
  * gradients are now and then almost 0. */
