@@ -47,7 +47,8 @@ count() {
     local line plan='' tests=0 bad='' missing='' reason report
     while IFS= read -r line; do
         case $line in
-            1..*) plan=${line#1..} plan=${plan%% *} && continue ;;
+            # A program may have several groups of tests, each with its plan.
+            1..*) line=${line#1..} plan=$((plan + ${line%% *})) && continue ;;
             'ok '*'# '[Ss][Kk][Ii][Pp]* | 'not ok '*' # SKIP '*)
                 # The second is cmocka's way, which names the test and no reason.
                 reason=$(sed -E 's/^not ok .*//; s/.*# [Ss][Kk][Ii][Pp] ?//; s/ in [0-9]+ms *$//' <<<"$line")

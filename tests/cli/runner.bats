@@ -78,6 +78,7 @@ ends() {
     wait_for 'the test' test -s copy/pid
     kill -INT $!
     job_ended $!
+    # shellcheck disable=SC2154  # by job_ended
     [[ $ended -eq 130 ]]
     all_gone "$(<copy/pid)"
 }

@@ -17,7 +17,7 @@ enum {
     ROUGH = 3,
     STEPS = 5,
     MOST = 5000000,
-    SUMMING = 7 /* all but shm and dummy; single_node twice */
+    SUMMING = 8 /* all but shm and dummy; single_node twice */
 };
 
 /* A vector of a length that differs, matrices of several forms, and small ones. */
