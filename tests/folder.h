@@ -52,6 +52,18 @@ static inline char *file_of(const char *file, const char *text)
     return path;
 }
 
+/* What a file holds, up to 64 KB; valid until the next call. */
+static inline char *text_of(const char *path)
+{
+    static char text[1 << 16];
+    FILE *in = fopen(path, "r");
+
+    assert_non_null(in);
+    text[fread(text, 1, sizeof text - 1, in)] = '\0';
+    fclose(in);
+    return text;
+}
+
 static inline int files_in(const char *name)
 {
     DIR *d = opendir(name);

@@ -93,19 +93,6 @@ TEST(layers_become_nodes)
 
 /* ---- the file ---- */
 
-static char *read_back(const char *name)
-{
-    static char text[8192];
-    FILE *file = fopen(name, "r");
-    size_t n;
-
-    assert_non_null(file);
-    n = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    text[n] = '\0';
-    return text;
-}
-
 TEST(the_file_is_dot)
 {
     struct cmn_graph_node node[] = {
@@ -120,7 +107,7 @@ TEST(the_file_is_dot)
          *text;
 
     assert_int_equal(cmn_graph_write(&g, name), 0);
-    text = read_back(name);
+    text = text_of(name);
     assert_int_equal(strncmp(text, "digraph network {\n", 18), 0);
     check_contains(text, "label=\"it's \\\"it\\\": 1 234 567 parameters\"");
     check_contains(
@@ -137,7 +124,7 @@ TEST(keeps_what_is_no_graph)
 
     assert_int_equal(cmn_graph_write(&g, name), -1);
     check_contains(cmn_reason(), "is no graph");
-    text = read_back(name);
+    text = text_of(name);
     assert_string_equal(text, "[net]");
 }
 

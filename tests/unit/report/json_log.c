@@ -46,17 +46,6 @@ static const struct {
     {"[\n{\"epoch\":1", {5, 0, 0}, NONE, TORN("0", "0")},
 };
 
-static void check_text(const char *name, const char *wanted)
-{
-    char text[512];
-    FILE *file = fopen(name, "r");
-    size_t n = fread(text, 1, sizeof text - 1, file);
-
-    fclose(file);
-    text[n] = '\0';
-    assert_string_equal(text, wanted);
-}
-
 static int count(void *to, const struct cmn_row *row)
 {
     assert_true(row->iteration > 0);
@@ -81,7 +70,7 @@ TEST(rows_that_stay)
         assert_non_null(j);
         check_contains(said, logs[i].said);
         assert_int_equal(said[0] != '\0', logs[i].said[0] != '\0');
-        check_text(name, logs[i].after);
+        assert_string_equal(text_of(name), logs[i].after);
         assert_int_equal(cmn_json_log_read(name, count, &rows), 0);
         cmn_json_log_row(j, &row, &nobody);
         assert_int_equal(cmn_json_log_read(name, count, &now), 0);
@@ -106,7 +95,7 @@ TEST(files_that_are_logs)
         assert_int_equal(cmn_json_log_replaceable(name), -1);
         check_contains(cmn_reason(), "/log: the file is no JSON log, and would be overwritten");
         assert_null(cmn_json_log_open(name, &(struct cmn_log_resume){0}));
-        check_text(name, are_not[i]);
+        assert_string_equal(text_of(name), are_not[i]);
         assert_int_equal(cmn_json_log_read(name, count, &rows), -1);
         check_contains(cmn_reason(), "/log: cannot be read as a JSON log of a training");
     }

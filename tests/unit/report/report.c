@@ -197,16 +197,8 @@ TEST(durations_are_readable)
 
 static cJSON *read_back(const char *name)
 {
-    char text[65536];
-    FILE *file = fopen(name, "r");
-    size_t n;
-    cJSON *json;
+    cJSON *json = cJSON_Parse(text_of(name));
 
-    assert_non_null(file);
-    n = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    text[n] = '\0';
-    json = cJSON_Parse(text);
     assert_non_null(json);
     return json;
 }
@@ -399,8 +391,6 @@ TEST(the_standard_output_comes_back)
                                    .graph = "",
                                    .timeline = ""};
     struct cmn_report *r;
-    char text[64] = "";
-    FILE *file;
 
     fflush(stdout);
     assert_non_null(freopen(name, "w", stdout));
@@ -411,10 +401,7 @@ TEST(the_standard_output_comes_back)
     fflush(stdout);
     dup2(saved, STDOUT_FILENO);
     close(saved);
-    file = fopen(name, "r");
-    fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    assert_string_equal(text, "seen\n");
+    assert_string_equal(text_of(name), "seen\n");
 }
 
 TESTS(make_folder, remove_folder)

@@ -186,18 +186,12 @@ static cJSON *logged(int n)
     struct cmn_straggler s = straggler(n);
     char *name = file_of("x", "");
     struct cmn_json_log *j = cmn_json_log_open(name, &(struct cmn_log_resume){0});
-    char text[8192] = "";
-    FILE *file;
     cJSON *json;
 
     assert_non_null(j);
     cmn_json_log_row(j, &row, &s);
     cmn_json_log_close(j);
-    file = fopen(name, "r");
-    assert_non_null(file);
-    assert_true(fread(text, 1, sizeof text - 1, file) > 0);
-    fclose(file);
-    json = cJSON_Parse(text);
+    json = cJSON_Parse(text_of(name));
     assert_non_null(json);
     return json;
 }

@@ -183,17 +183,6 @@ TEST(more_tracks_than_there_are)
 
 /* ---- the file ---- */
 
-static char *text_of(const char *name)
-{
-    char *text = calloc(1, 65536);
-    FILE *file = fopen(name, "r");
-
-    assert_non_null(file);
-    assert_true(fread(text, 1, 65535, file) > 0);
-    fclose(file);
-    return text;
-}
-
 /* A trace of ours, which may be replaced. */
 static const char old[] =
     "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"program\":\"darknet-cmn 0\"}}";
@@ -216,7 +205,6 @@ TEST(replaces_the_old_file_when_complete)
     cmn_trace_file_rank(&f, &rank, e);
     text = text_of(name);
     assert_string_equal(text, old);
-    free(text);
     assert_int_equal(cmn_trace_file_end(&f), 0);
     text = text_of(name);
     check_contains(text, "\"rank 7@a?b?c?\"");
@@ -229,7 +217,6 @@ TEST(replaces_the_old_file_when_complete)
     check_contains(
         text,
         "\"load\",\"cat\":\"load\",\"ph\":\"X\",\"ts\":0.000,\"dur\":0.000,\"pid\":8,\"tid\":1}");
-    free(text);
     check_alone(name);
     cmn_trace_file_close(&f);
 }
@@ -246,7 +233,6 @@ TEST(breaks_off)
     check_alone(name);
     text = text_of(name);
     assert_string_equal(text, old);
-    free(text);
 }
 
 TEST(says_why_it_cannot)
@@ -297,7 +283,6 @@ TEST(says_that_it_could_not)
     check_contains(cmn_reason(), "No space left");
     text = text_of(name);
     assert_string_equal(text, old);
-    free(text);
     cmn_trace_file_close(&f);
 }
 
