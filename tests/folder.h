@@ -5,6 +5,8 @@
 #include "check.h"
 
 #include <dirent.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -75,6 +77,31 @@ static inline int files_in(const char *name)
     }
     closedir(d);
     return files;
+}
+
+static inline off_t size_of(const char *name)
+{
+    struct stat st;
+
+    assert_int_equal(stat(name, &st), 0);
+    return st.st_size;
+}
+
+/* So large may files become: what a full disk does, and more exactly. 0: as large as they like. */
+static inline void limit_files(off_t bytes)
+{
+    static struct rlimit usual;
+    struct rlimit little;
+
+    signal(SIGXFSZ, SIG_IGN);
+    if (!usual.rlim_max) {
+        assert_int_equal(getrlimit(RLIMIT_FSIZE, &usual), 0);
+    }
+    little = usual;
+    if (bytes) {
+        little.rlim_cur = (rlim_t)bytes;
+    }
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
 }
 
 #endif

@@ -8,7 +8,6 @@
 
 #include "check.h"
 
-#include <dirent.h>
 #include <mpi.h>
 #include <unistd.h>
 
@@ -79,19 +78,6 @@ static inline void in_every_world(void (*test)(const struct cmn_topology *t, con
         test(&t, shapes[i].name);
         cmn_topology_close(&t);
     }
-}
-
-/* Open files of this process. */
-static inline int descriptors(void)
-{
-    DIR *folder = opendir("/proc/self/fd");
-    int n = 0;
-
-    while (folder && readdir(folder)) {
-        n++;
-    }
-    closedir(folder);
-    return n;
 }
 
 /* Collective. Whether the n bytes are the same on all ranks. */

@@ -1,6 +1,7 @@
 /* The image cache of a node: its ranks share what each has decoded, other nodes do not. */
 #include "ranks/ranks.h"
 
+#include <limits.h>
 #include <sys/stat.h>
 
 #include "data/image_cache.h"

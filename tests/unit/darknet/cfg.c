@@ -1,17 +1,14 @@
 /* What the check of a cfg (config/cfg_check.h) takes for the shapes of layers, against Darknet's own; and
  * a learning rate that upstream computes wrongly. */
-#include "check.h"
+#include "folder.h"
 
 #include <math.h>
-#include <unistd.h>
 
 #include "darknet.h"
 #include "parser.h"
 
 #include "config/cfg_numbers.h"
 #include "config/cfg_shapes.h"
-
-static char name[] = "/tmp/cfg-XXXXXX";
 
 static void tell(void *to, enum cmn_cfg_fault fault, int line, const char *text)
 {
@@ -90,6 +87,7 @@ TEST(shapes_are_those_of_darknet)
     int known = 0;
 
     for (size_t i = 0; i < COUNT(upstream); i++) {
+        const char *const name = in_folder("x.cfg");
         FILE *from, *to = fopen(name, "w");
         char line[256];
         snprintf(file, sizeof file, "build/darknet/cfg/%s.cfg", upstream[i]);
@@ -105,21 +103,9 @@ TEST(shapes_are_those_of_darknet)
         known += compare(name);
     }
     for (size_t i = 0; i < COUNT(others); i++) {
-        FILE *to = fopen(name, "w");
-        fputs(others[i], to);
-        fclose(to);
-        known += compare(name);
+        known += compare(file_of("x.cfg", others[i]));
     }
     assert_true(known > 150);
-}
-
-static void write_file(const char *text)
-{
-    FILE *file = fopen(name, "w");
-
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
 }
 
 /* Around its middle, with either slope; below it a difference of unsigned numbers wraps around. */
@@ -127,8 +113,9 @@ TEST(policy_sigmoid_falls_and_rises)
 {
     network *net;
 
-    write_file("[net]\npolicy=sigmoid\nlearning_rate=1\nstep=10\ngamma=.5\ninputs=3\n[softmax]\n");
-    net = parse_network_cfg(name);
+    net = parse_network_cfg(file_of(
+        "x.cfg",
+        "[net]\npolicy=sigmoid\nlearning_rate=1\nstep=10\ngamma=.5\ninputs=3\n[softmax]\n"));
     for (int slope = -1; slope <= 1; slope += 2) {
         net->gamma = (float)slope * 0.5F;
         for (size_t at = 0; at <= 20; at += 5) {
@@ -140,14 +127,4 @@ TEST(policy_sigmoid_falls_and_rises)
     free_network(net);
 }
 
-static void make_file(void)
-{
-    close(mkstemp(name));
-}
-
-static void remove_file(void)
-{
-    remove(name);
-}
-
-TESTS(make_file, remove_file)
+TESTS(make_folder, remove_folder)

@@ -1,8 +1,6 @@
 #include "folder.h"
 
 #include <math.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "report/chart.h"
@@ -140,14 +138,6 @@ static int keep(void *to, const struct cmn_row *row)
 
     found->row[found->rows++] = *row;
     return found->rows == 4 ? cmn_fail("enough") : 0;
-}
-
-static off_t size_of(const char *name)
-{
-    struct stat st;
-
-    assert_int_equal(stat(name, &st), 0);
-    return st.st_size;
 }
 
 TEST(a_log_gives_its_rows_back)

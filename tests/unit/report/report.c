@@ -1,8 +1,5 @@
 #include "folder.h"
 
-#include <signal.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cjson/cJSON.h>
@@ -281,31 +278,6 @@ TEST(json_says_why_it_cannot)
     assert_null(j);
     check_contains(cmn_reason(), name);
     check_contains(cmn_reason(), "Not a directory");
-}
-
-/* So large may files become: what a full disk does, and more exactly. 0: as large as they like. */
-static void limit_files(off_t bytes)
-{
-    static struct rlimit usual;
-    struct rlimit little;
-
-    signal(SIGXFSZ, SIG_IGN);
-    if (!usual.rlim_max) {
-        assert_int_equal(getrlimit(RLIMIT_FSIZE, &usual), 0);
-    }
-    little = usual;
-    if (bytes) {
-        little.rlim_cur = (rlim_t)bytes;
-    }
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
-}
-
-static off_t size_of(const char *name)
-{
-    struct stat st;
-
-    assert_int_equal(stat(name, &st), 0);
-    return st.st_size;
 }
 
 /* A full disk takes no part of a row, wherever it ends within one. The last row is tried again, the
