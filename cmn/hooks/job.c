@@ -318,7 +318,7 @@ static void start_darknet(int *argc, char ***argv, long at_least)
     cmn_fatal_handler(end_failed);
     /* Writing beyond `ulimit -f` then fails with an errno. */
     signal(SIGXFSZ, SIG_IGN);
-    cmn_session_check_space(); /* before threads start, since each takes address space */
+    cmn_session_check_limits(); /* before threads start, since each takes address space */
     cmn_watchdog_start(&plan);
     cmn_status_wait("the start of MPI");
     start_mpi(argc, argv);
@@ -523,7 +523,7 @@ void cmn_start(void)
         cmn_options_default(&cmn_job.options);
         MPI_Initialized(&running);
         if (!running) {
-            cmn_session_check_space();
+            cmn_session_check_limits();
         }
         start_mpi(NULL, NULL);
     }

@@ -94,9 +94,20 @@ static int check_space(size_t bytes, const char *what)
  * OpenBLAS comes after it. */
 enum { BLAS_SPACE = 136 << 20, START_SPACE = 384 << 20 };
 
-void cmn_session_check_space(void)
+/* PMIx of Open MPI 4.1 has files of so many bytes in common with its daemon, which takes memory
+ * without end if it can write none. */
+enum { PMIX_FILE = 4 << 20 };
+
+void cmn_session_check_limits(void)
 {
+    struct rlimit limit;
+
     check_space(START_SPACE, "MPI and OpenBLAS");
+    if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < PMIX_FILE) {
+        cmn_fatal("the limit of a file's size (ulimit -f) is %lu KiB, and MPI has files of %d KiB: "
+                  "raise it",
+                  (unsigned long)(limit.rlim_cur >> 10), PMIX_FILE >> 10);
+    }
 }
 
 /* OpenBLAS takes a buffer for each thread at the first product, and retries forever if it gets

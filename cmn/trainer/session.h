@@ -66,9 +66,10 @@ struct cmn_session {
 /* The message about a .data file without `backup`; it follows the file's name. */
 #define CMN_NO_BACKUP "names no folder for weights: add a line backup=FOLDER"
 
-/* Local, before MPI starts. Ends the process if a limit of the address space (ulimit -v) is too
- * small: Open MPI 4.1 crashes when it reaches one in MPI_Init. */
-void cmn_session_check_space(void);
+/* Local, before MPI starts. Ends the process if a limit of the address space (ulimit -v) or of a
+ * file's size (ulimit -f) is too small: Open MPI 4.1 crashes or hangs when it reaches one in
+ * MPI_Init. */
+void cmn_session_check_limits(void);
 
 /* Collective, blocking; MPI is up. Finds this rank's place in the topology and its share of the
  * cores. */

@@ -432,6 +432,7 @@ within() {
     for kib in 400000 450000 500000 550000 600000; do
         within "-v $kib" '^cmn\[rank [01]@.*(ulimit -v|memory|[Tt]hread|window)'
     done
+    fails_clearly 'ulimit -f. is 500 KiB' sh -c "ulimit -f 1000 && exec \"\$@\"" - "$DARKNET" "${train[@]}" -cmn
     # Larger than the files in which Open MPI's ranks share memory, and smaller than the weights.
     sed -i 's/^output=64$/output=16000/' mlp.cfg
     train+=(-cmn_communicator flat)
