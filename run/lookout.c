@@ -62,7 +62,7 @@ static char *text_of(int fd)
 
     text[n < 0 ? 0 : n] = '\0';
     for (char *zero; n > 0 && (zero = memchr(text, '\0', (size_t)n));) {
-        *zero = ' '; /* Open MPI 5 ends its boxes with a zero byte */
+        *zero = '\n'; /* Open MPI 5 ends its boxes with a zero byte */
     }
     return text;
 }

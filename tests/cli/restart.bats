@@ -591,7 +591,7 @@ END
     restarts 0 3 -hosts a:2,b:3 "${train[@]}" -cmn_batch per_rank
     grep -Eq 'ranks +2 ranks from here on, 5 before: with cmn_batch=per_rank' cmn-run.log
     stand_in "echo b >machines; $lost" 'exit 0'
-    printf 'a slots=1 # one\n\n# none\nb slots=3\r\na slots=1\n' >hostfile
+    printf 'a slots=1 # one\n\n# none\nb slots=3\r\0a slots=1\n' >hostfile
     (wait_for 'the wait' grep -qs 'gone .*waiting' cmn-run.log && : >machines) 3>&- &
     restarts 0 2 -hostfile hostfile -wait 60 "${train[@]}"
     [[ $(<words-2) == *' -host a:2,b:3 -n 5 '* ]]
