@@ -114,7 +114,6 @@ static double benchmark(const struct cmn_communicator *c, const struct cmn_topol
 static void all_refuse(const struct cmn_topology *t, const struct cmn_options *o)
 {
     const struct cmn_communicator *c = cmn_communicator_find("pure_nccl");
-
     char why[512];
 
     if (t->device >= 0) {
