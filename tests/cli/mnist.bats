@@ -6,7 +6,8 @@ load helpers
 
 setup() {
     enter_folder
-    small_data 20000 5000
+    export OPENBLAS_NUM_THREADS=1
+    small_data 6000 2000
     [[ -z $SAN ]] || small_data 2000 500
 }
 
@@ -37,36 +38,35 @@ within() {
 
 @test "MLP: 3 epochs on 1, 2, 3 ranks reach the same accuracy" {
     [[ -z $SAN ]] || skip 'too slow with sanitizers'
-    # Measured with three seeds: 0.953 to 0.965; on one seed at most 1.2 points apart.
+    # Measured with two seeds: 0.925 and 0.928, 0.918 and 0.919, 0.902 and 0.898, as more ranks make fewer steps.
     one=$(accuracy_on 1 mnist_mlp)
     two=$(accuracy_on 2 mnist_mlp)
     three=$(accuracy_on 3 mnist_mlp)
     echo "1, 2, 3 ranks: $one $two $three"
-    above 0.94 "$one" "$two" "$three"
-    within 0.025 "$one" "$two" "$three"
+    above 0.87 "$one" "$two" "$three"
+    within 0.05 "$one" "$two" "$three"
     # What was saved is what was validated.
     darknet_on 2 classifier valid small.data "$REPO/cfg/mnist_mlp.cfg" out/mnist_mlp.weights -cmn >valid.txt 2>/dev/null
-    right=$(sed -n 's/^validation: 5000 images, \([0-9]*\) right.*/\1/p' valid.txt)
-    awk -v a="$three" -v r="$right" 'BEGIN { d = a - r / 5000; exit !(r != "" && d < 1e-4 && d > -1e-4) }'
-    # The batch of one rank, divided over 3: the training of one rank. Measured: 0.9618 and 0.9636.
+    right=$(sed -n 's/^validation: 2000 images, \([0-9]*\) right.*/\1/p' valid.txt)
+    awk -v a="$three" -v r="$right" 'BEGIN { d = a - r / 2000; exit !(r != "" && d < 1e-4 && d > -1e-4) }'
+    # The batch of one rank, divided over 3: the training of one rank. Measured: 0.9275 and 0.9270.
     divided=$(accuracy_on 3 mnist_mlp -cmn_batch global)
     echo "3 ranks with the batch of one: $divided"
     within 0.01 "$one" "$divided"
 }
 
 @test "conv net: 3 epochs on 1 and 2 ranks" {
-    small_data 4000 1000
-    [[ -z $SAN ]] || small_data 2000 200
-    # Measured with two seeds: 0.95 and 0.91 to 0.93.
+    small_data 2000 500
+    # Measured with two seeds: 0.914 and 0.934, 0.834 and 0.874.
     one=$(accuracy_on 1 mnist_conv)
     two=$(accuracy_on 2 mnist_conv)
     echo "1, 2 ranks: $one $two"
-    [[ -n $SAN ]] || above 0.85 "$one" "$two"
+    [[ -n $SAN ]] || above 0.75 "$one" "$two"
 }
 
 @test "shard learns as well as global" {
     [[ -z $SAN ]] || skip 'too slow with sanitizers'
     shard=$(accuracy_on 2 mnist_mlp -cmn_scatter shard)
     echo "$shard"
-    above 0.94 "$shard"
+    above 0.87 "$shard"
 }
