@@ -10,11 +10,12 @@ setup_file() {
     tree="$where/a b"
     mkdir "$where/home"
     copy_sources "$tree"
-    as_user=()
+    # The compiler's warnings about optimised code: cli/mpich builds with those, too.
+    as_user=(env "CFLAGS=-O0 -g0")
     if [[ $(id -u) -eq 0 ]] && command -v setpriv >/dev/null; then
         chmod 755 "$where"
         chown -R nobody "$where"
-        as_user=(setpriv --reuid=nobody --regid=65534 --clear-groups env "HOME=$where/home")
+        as_user=(setpriv --reuid=nobody --regid=65534 --clear-groups env "HOME=$where/home" "CFLAGS=-O0 -g0")
     fi
     export where tree
     declare -p as_user >"$where/as_user"
@@ -35,7 +36,7 @@ in_tree() {
     local as_user
     # shellcheck disable=SC1091
     source "$where/as_user"
-    (cd "$tree" && ${as_user[@]+"${as_user[@]}"} "$@")
+    (cd "$tree" && "${as_user[@]}" "$@")
 }
 
 # rebuilt: the sources that the last make compiled, from its output.
@@ -118,7 +119,7 @@ readers() {
         'case "$last $word" in "-o build/cpu/"*.o) object=$word ;; esac' '[ "$word" != -c ] || compiles=1; last=$word' \
         'if [ "$compiles" ] && [ -f "$object" ]; then exec touch "$object"; fi' >"$where/quick/gcc"
     chmod 755 "$where/quick" "$where/quick/gcc"
-    for header in tools/tools.h data/sampler.h communicators/communicator.h cmn.h; do
+    for header in data/sampler.h cmn.h; do
         in_tree touch "cmn/$header"
         in_tree env PATH="$where/quick:$PATH" make 2>&1 | rebuilt | grep -E '^(cmn|build)' >"$where/rebuilt" || true
         grep -E " (cmn/$header|cmn/[a-z]+/\.\./$header)( |$)" "$where/readers" | sed 's/ .*//' | sort >"$where/users"
@@ -374,12 +375,12 @@ pristine() {
 @test "several trees are obtained at once, where no tarball is kept yet" {
     local each ids=() tarball=("$tree"/build/upstream/*.orig.tar.xz)
     in_tree mv "${tarball[0]}" "$where/"
-    for each in 1 2 3 4 5 6 7 8; do
+    for each in 1 2 3; do
         in_tree env DARKNET_TARBALL="$where/$(basename "${tarball[0]}")" darknet/obtain.sh --pristine "$where/at once/$each" &
         ids+=($!)
     done
     for each in "${ids[@]}"; do wait "$each"; done
-    [[ $(find "$where/at once" -name gemm.c | wc -l) -eq 8 ]]
+    [[ $(find "$where/at once" -name gemm.c | wc -l) -eq 3 ]]
     rm -rf "$where/at once"
 }
 
