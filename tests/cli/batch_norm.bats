@@ -54,9 +54,9 @@ same_as_one() {
     same_as_one norm 2 3 5
 }
 
-@test "shares that do not divide, with subdivisions: 25 images a pass on 3, 4, 5 ranks" {
+@test "shares that do not divide, with subdivisions: 25 images a pass on 4 ranks" {
     norm_cfg batch=50 subdivisions=2 >norm.cfg
-    same_as_one norm 3 4 5
+    same_as_one norm 4
 }
 
 @test "whole micro-batches: on up to subdivisions ranks the cfg's statistics, without cmn_sync_bn" {
@@ -67,7 +67,7 @@ same_as_one() {
     norm_cfg batch=64 subdivisions=16 cmn_batch=global >norm.cfg
     train_on 1 norm.cfg
     keep norm one
-    for n in 2 3 5 8 16; do
+    for n in 3 16; do
         train_on $n norm.cfg
         assert_close one.weights "out/norm$FINAL.weights" $limit
     done
@@ -184,7 +184,7 @@ same_as_one() {
     not_offered 'over the stand-in' # cli/alexeyab_gpu has it
     DARKNET=$BUILD/fake/bin/darknet
     export FAKE_GPUS=3 FAKE_VARIANCE=darknet
-    norm_cfg batch=50 subdivisions=2 >norm.cfg
+    norm_cfg batch=50 subdivisions=2 max_batches=10 >norm.cfg
     train_on 1 norm.cfg -cmn_batch global
     grep -q 'on GPUs' train.log
     keep norm one
