@@ -37,18 +37,14 @@ dies() {
     nothing_left
 }
 
-each_dies() {
-    local name
+@test "SIGKILL inside each communicator's exchange, in turns of the second rank of the first node and the first of the second" {
+    local i
     cluster_job 2+2
     sort_communicators "${job[@]}"
-    for name in "${usable[@]}"; do
-        dies "$name" 2+2 "$1" "$2"
+    for i in "${!usable[@]}"; do
+        dies "${usable[i]}" 2+2 $((1 + i % 2)) node$((1 + i % 2))
     done
 }
-
-@test "SIGKILL inside each communicator's exchange, second rank of the first node" { each_dies 1 node1; }
-
-@test "SIGKILL inside each communicator's exchange, first rank of the second node" { each_dies 2 node2; }
 
 # What only the second node meets is printed there, once, and ends all.
 only_node2() {

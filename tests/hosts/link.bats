@@ -68,8 +68,6 @@ claims() {
     show_flat "$@"
 }
 
-@test "2+2" { claims 2+2; }
-
 @test "3+2" { claims 3+2; }
 
 @test "2+2, ranks dealt out in turn" { claims 2+2 --map-by node; }

@@ -19,26 +19,21 @@ setup() {
     mlp_cfg batch=60 >mlp.cfg
 }
 
-# Trains on SHAPE with each communicator that works there, and compares with one rank.
-trains_as_one_rank() {
+@test "3+2: each communicator trains as one rank" {
     local name
     train_on 1 mlp.cfg -cmn_batch global
     mv "out/mlp$FINAL.weights" one.weights
-    cluster_job "$1"
+    cluster_job 3+2
     sort_communicators "${job[@]}"
     for name in "${usable[@]}" auto; do
         echo "$name:"
-        train_on "$1" mlp.cfg -cmn_batch global -cmn_communicator "$name" -cmn_verify 1
+        train_on 3+2 mlp.cfg -cmn_batch global -cmn_communicator "$name" -cmn_verify 1
         grep '^cmn: .* on 2 nodes' train.log
         [[ $(seen "out/mlp$FINAL.weights") -eq 1200 ]]
         assert_close one.weights "out/mlp$FINAL.weights" $LIMIT
         rm "out/mlp$FINAL.weights"
     done
 }
-
-@test "2+2: each communicator trains as one rank" { trains_as_one_rank 2+2; }
-
-@test "3+2: each communicator trains as one rank" { trains_as_one_rank 3+2; }
 
 # Among more than a few ranks messages are passed on.
 @test "16 ranks on 8 nodes: as one rank, by halving and by ring" {
@@ -85,12 +80,10 @@ as_one_rank() {
 
 # ITERATIONS=50 tests/run.sh cli/exact hosts/training: more of them.
 # On 3+2 the first node has the micro-batches 0, 1 and 2 of 6; with ranks in turns 0, 2, 4 and 5.
-@test "1+1, 2+1, 2+2 and 3+2, cmn_exact: one rank's weights, by cmp, with each communicator; 3+2 with Adam and an idle rank, too" {
+@test "1+1, 2+2 and 3+2, cmn_exact: one rank's weights, by cmp, with each communicator; 3+2 with Adam and an idle rank, too" {
     local iterations=${ITERATIONS:-5}
     mlp_cfg batch=60 subdivisions=6 max_batches="$iterations" >mlp.cfg
     one_rank mlp
-    as_one_rank mlp 1+1 shm
-    as_one_rank mlp 2+1 shm
     as_one_rank mlp 2+2 two_dimensional
     as_one_rank mlp 3+2 shm
     as_one_rank mlp 3+2 shm -cmn_overlap on -cmn_verify 2
@@ -112,7 +105,6 @@ as_one_rank() {
             '[connected]' output=10 activation=linear '[softmax]'
     } >conv.cfg
     one_rank conv
-    as_one_rank conv 2+2 shm
     as_one_rank conv 2+2 shm -cmn_overlap on -cmn_verify 0
     as_one_rank conv 2+2 hierarchical
     as_one_rank conv 3+2 two_dimensional
