@@ -7,7 +7,7 @@
 # With TREE=alexeyab (`make test TREE=alexeyab`) they run over AlexeyAB's tree, those that can tell something there. Without it,
 # the tests whose tag is alexeyab run over that tree, too: as alexeyab/cli/faults, for example.
 #
-# TEST_JOBS of them run side by side (5 on 2 cores), since most wait more than they compute. Each is printed when it has ended. A
+# TEST_JOBS of them run side by side (6 on 2 cores), since most wait more than they compute. Each is printed when it has ended. A
 # skip that tests/skips.txt does not allow is a failure. What fails while the machine stands still for two seconds or more, as a
 # virtual one does when its host is busy, runs again, once, alone, at the end. So does what measures time and ran beside others.
 #
@@ -20,7 +20,7 @@ cd "$(dirname "$0")/.."
 . tests/tap.bash
 
 cores=$(nproc)
-: "${TEST_JOBS:=$((cores < 4 ? 2 * cores + 1 : 9))}"
+: "${TEST_JOBS:=$((cores < 4 ? 3 * cores : 9))}"
 export CMOCKA_MESSAGE_OUTPUT=TAP LC_ALL=C
 # The tests call make themselves, and count on the defaults of what they run.
 unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES DARKNET_TREE MNIST_DIR CDPATH
