@@ -13,13 +13,9 @@
 set -euo pipefail
 export LC_ALL=C
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-: "${DARKNET:=$root/build/cpu/bin/darknet}" "${SOURCE:=$root/build/darknet}" "${NP:=2}" "${CC:=gcc}" "${LIMIT:=60}"
-if [[ -z ${MPIEXEC:-} ]]; then
-    MPIEXEC='mpiexec --oversubscribe --bind-to none --mca mpi_yield_when_idle 1'
-    [[ $(id -u) -ne 0 ]] || MPIEXEC+=' --allow-run-as-root'
-fi
-read -ra mpiexec <<<"$MPIEXEC"
+# shellcheck source=tests/environment.bash
+. "$(dirname "${BASH_SOURCE[0]}")/environment.bash"
+: "${SOURCE:=$REPO/build/darknet}" "${LIMIT:=60}"
 
 # NAME COMMAND SIDE CLASSES [REASON]: side of a thin cfg's images. A cfg without command is one that nothing trains with
 # several ranks. go train draws its moves anew in each process and is refused; its nets are trained
@@ -180,7 +176,7 @@ wanted=" $* "
 work=${WORK:-$(mktemp -d "${TMPDIR:-/tmp}/upstream-cfgs.XXXXXX")}
 [[ -n ${WORK:-} ]] || trap 'rm -rf "$work"' EXIT
 cd "$work"
-"$CC" -std=c11 -O1 -isystem "$SOURCE/src" "$root/tests/patches/make_images.c" -o make_images -lm
+"$CC" -std=c11 -O1 -isystem "$SOURCE/src" "$REPO/tests/patches/make_images.c" -o make_images -lm
 ln -sfn "$SOURCE/data" data
 count=0 failed=0
 while read -r name command side classes reason; do
