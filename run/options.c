@@ -20,23 +20,20 @@ static const struct {
     {"n", "N", "number of ranks; without it one for each core of this machine"},
     {"hosts", "a:4,b:4", "machines, and how many ranks each takes"},
     {"hostfile", "FILE",
-     "the same from a hostfile of Open MPI, with lines NAME slots=N; it is read again when it "
-     "changes"},
+     "the same from lines NAME slots=N of a hostfile, which is read again when it changes"},
     {"discover", "COMMAND", "the same from what this command prints every -interval seconds"},
     {"interval", "SECONDS",
-     "how long a training runs at least before it moves to machines that have come, or from those "
-     "that are no longer in the list; default 10"},
+     "how long a training runs at least before it moves to other machines; default 10"},
     {"dry-run", NULL, "print the mpiexec line, and start nothing"},
     {"retries", "K",
-     "attempts after the first without a new checkpoint in between; default 3, or 0 where "
-     "the command makes no checkpoints"},
+     "further attempts without a new checkpoint in between; default 3, or 0 without "
+     "cmn_checkpoint"},
     {"wait", "SECONDS",
-     "how long to wait for machines that are gone before continuing without them; default 0"},
+     "time to wait for lost machines before continuing without them; default 0"},
     {"journal", "FILE",
-     "where to write down what happens; default cmn-run.log in the current folder"},
+     "file for the journal; default cmn-run.log"},
     {"mpi", "OPTIONS",
-     "more words for mpiexec, separated as by a shell, which win over what cmn-run chooses; may be "
-     "given more than once"},
+     "more words for mpiexec, which win over what cmn-run chooses; may be given more than once"},
     {"list", NULL, "print these options, one a line: name, value and help, with tabs between"},
     {"help", NULL, "print this help"},
 };
