@@ -28,10 +28,8 @@ static const struct {
     {"retries", "K",
      "further attempts without a new checkpoint in between; default 3, or 0 without "
      "cmn_checkpoint"},
-    {"wait", "SECONDS",
-     "time to wait for lost machines before continuing without them; default 0"},
-    {"journal", "FILE",
-     "file for the journal; default cmn-run.log"},
+    {"wait", "SECONDS", "time to wait for lost machines before continuing without them; default 0"},
+    {"journal", "FILE", "file for the journal; default cmn-run.log"},
     {"mpi", "OPTIONS",
      "more words for mpiexec, which win over what cmn-run chooses; may be given more than once"},
     {"list", NULL, "print these options, one a line: name, value and help, with tabs between"},

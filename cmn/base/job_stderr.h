@@ -19,8 +19,9 @@ void cmn_job_stderr_write(const char *text, size_t bytes);
 void cmn_job_event_identity(int rank, const char *host);
 
 /* Writes an event for cmn-run, if cmn-run started this job (OMPI_CMN_EVENT_TOKEN is set). An event
- * is one line with kind, rank, host, phase, iteration and text; cmn-run removes it from the output
- * that people see. `iteration` -1 stands for the iteration in this rank's status. The kinds are:
+ * is one line `cmn-event:TOKEN {...}` with kind, rank, host, phase (what the rank was doing),
+ * iteration and text; cmn-run removes it from the output that people see. `iteration` -1 stands for
+ * the iteration in this rank's status. The kinds are:
  *
  *   start          The job has begun.
  *   training       The text says which training this is, and how far it has come. cmn-run passes it
@@ -30,6 +31,7 @@ void cmn_job_event_identity(int rank, const char *host);
  *   alive          Rank 0 runs. It is sent every few seconds (cmn_job_pulse).
  *   end            Rank 0 has written everything, and ends.
  *   stop           The ranks know that they are to stop.
+ *   leave          This rank got SIGTERM: its machine is to be left.
  *   warning        The text is a line for people, which the journal keeps.
  *   locked         Another process holds the lock of the backup folder.
  *   start-timeout  MPI did not start in time.

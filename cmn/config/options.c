@@ -41,80 +41,62 @@ static const char batch[] = "Batch and schedule", exchange[] = "Exchange", data[
 
 static const struct option table[] = {
     {batch, "cmn_batch", WORD, "global", "global, per_rank", 0, 0, AT(batch),
-     "what the cfg's batch counts; global: the images of all ranks together in a step; per_rank: "
-     "those of each rank",
+     "what the cfg's batch counts; global: the images of all ranks in a step; per_rank: those of "
+     "each rank",
      0, NULL},
     {batch, "cmn_scale_lr", WORD, "off", "off, linear", 0, 0, AT(scale_lr),
-     "linear: multiply the cfg's learning rate by the number of ranks (with cmn_batch=per_rank), "
-     "warmed up over the cfg's burn_in iterations",
+     "linear: multiply the learning rate by the number of ranks (with cmn_batch=per_rank), warmed "
+     "up over burn_in iterations",
      0, NULL},
     {batch, "cmn_lars", REAL, "off", "0 to 1 (factor), or off", 0, 1, AT(lars),
-     "LARS with this trust coefficient: scale each layer's learning rate by the norm of its "
-     "weights over the norm of its gradient",
+     "LARS with this trust coefficient: each layer's learning rate follows the norm of its weights "
+     "over that of its gradient",
      0, NULL},
     {batch, "cmn_clip", REAL, "off", "0 to 1000000000 (L2 norm), or off", 0, 1e9, AT(clip),
-     "limit the norm of a step's mean gradient over all layers to this (as PyTorch's "
-     "clip_grad_norm_)",
-     0, NULL},
+     "limit the L2 norm of a step's mean gradient to this (as PyTorch's clip_grad_norm_)", 0, NULL},
     {batch, "cmn_ema", REAL, "off", "0 to 0.999999 (decay of a step), or off", 0, 0.999999, AT(ema),
-     "keep an exponential moving average of the weights: validated in place of the weights, and "
-     "saved in NAME_ema.weights (docs/use/evaluation.md)",
+     "exponential moving average of the weights, which is validated in their place and saved in "
+     "NAME_ema.weights (docs/use/evaluation.md)",
      0, NULL},
     {batch, "cmn_sync_bn", SWITCH, "off", "off, on", 0, 0, AT(sync_bn),
-     "on: batch normalisation uses the statistics of all ranks' images, so that N ranks train as "
-     "one with the whole batch",
-     0, NULL},
+     "on: batch normalisation uses the statistics of all ranks' images", 0, NULL},
     {batch, "cmn_exact", SWITCH, "off", "off, on", 0, 0, AT(exact),
-     "on: ranks add up gradients in one fixed order, so that any number of ranks trains the same "
-     "bits (docs/use/exactness.md)",
-     0, NULL},
+     "on: any number of ranks trains the same bits (docs/use/exactness.md)", 0, NULL},
     {batch, "cmn_balance", WORD, "off", "off, auto", 0, 0, AT(balance),
-     "auto: faster ranks take more of a step's micro-batches; the bits stay the same "
-     "(docs/use/exactness.md)",
-     0, "cmn_exact=on"},
+     "auto: faster ranks take more of a step's micro-batches (docs/use/exactness.md)", 0,
+     "cmn_exact=on"},
     {batch, "cmn_mixed", WORD, "off", "off, bf16, auto", 0, 0, AT(mixed),
-     "bf16: compute a training's convolutions, and on processors the layers between them, in bf16; "
-     "weights, gradients and sums keep 32 bits; auto: on processors, if that is measured to be "
-     "faster (docs/use/speed.md)",
+     "bf16: compute convolutions, and on processors the layers between them, in bf16; auto: on "
+     "processors, if that is measured to be faster (docs/use/speed.md)",
      0, NULL},
     {batch, "cmn_epochs", NUMBER, "off", "0 to 1000000 epochs, or off", 0, 1000000, AT(epochs),
-     "end after this many epochs (passes over the training list); off: max_batches decides", 0,
-     NULL},
+     "end after this many passes over the training list; off: max_batches decides", 0, NULL},
     {batch, "cmn_validate", NUMBER, "1", "0 to 1000000 epochs, or off", 0, 1000000, AT(validate),
      "epochs between validations on the .data file's `valid` list; NAME_best.weights keeps the "
-     "best "
-     "one's weights; off: no validation",
+     "best; off: none",
      0, NULL},
     {batch, "cmn_patience", NUMBER, "off", "0 to 1000000 validations, or off", 0, 1000000,
-     AT(patience),
-     "end after this many validations in a row without a better accuracy or mAP; off: "
-     "max_batches or cmn_epochs decides",
-     0, "cmn_validate"},
+     AT(patience), "end after this many validations in a row without a better accuracy or mAP", 0,
+     "cmn_validate"},
 
     {exchange, "cmn_communicator", TEXT, "auto", "auto, or a name of `darknet cmn list`", 0, 0,
-     AT(communicator),
-     "strategy that sums the gradients over the ranks; auto: the fastest one here, measured where "
-     "there are several nodes",
-     1, NULL},
+     AT(communicator), "how gradients are summed over the ranks; auto: the fastest way here", 1,
+     NULL},
     {exchange, "cmn_compress", WORD_OR_RANK, "off", "off, fp16, bf16, powersgd[:1-64]", 1, 64,
      AT(compress),
-     "what nodes send each other, with error feedback (what is not sent is added to the next "
-     "step's gradient); fp16, bf16: 16 bits for each number; powersgd: two low-rank factors of "
-     "each "
-     "matrix, of rank 4 or the one after the colon (docs/use/speed.md)",
+     "what nodes send each other; fp16, bf16: 16 bits for each number; powersgd: two low-rank "
+     "factors of each matrix, of rank 4 or the one after the colon (docs/use/speed.md)",
      0, NULL},
     {exchange, "cmn_overlap", WORD, "auto", "auto, on, off", 0, 0, AT(overlap),
-     "overlap the allreduce between nodes with the backward pass; auto: where the first steps are "
-     "measurably faster with it",
+     "overlap the allreduce between nodes with the backward pass; auto: where that is measured to "
+     "be faster",
      0, NULL},
     {exchange, "cmn_double_buffering", SWITCH, "off", "off, on", 0, 0, AT(double_buffering),
-     "on: a step's allreduce runs during the next step, whose end applies it: gradients are one "
-     "step late",
-     0, NULL},
+     "on: a step's allreduce runs during the next step, so gradients are one step late", 0, NULL},
     {exchange, "cmn_local_steps", NUMBER, "off", "1 to 1000000 steps, or off", 1, 1000000,
      AT(local_steps),
      "local SGD: each rank trains alone for this many steps, then weights and momentum are "
-     "averaged (with double buffering only the weights); off: ranks exchange in every step",
+     "averaged (with double buffering only the weights)",
      0, NULL},
 
     {data, "cmn_scatter", WORD, "global", "global, shard, none", 0, 0, AT(scatter),
@@ -122,23 +104,23 @@ static const struct option table[] = {
      "for each rank; none: Darknet's drawing with replacement",
      0, NULL},
     {data, "cmn_data", WORD, "shared", "shared, scatter", 0, 0, AT(data),
-     "where images and labels lie; shared: on every host, under the same names; scatter: on rank "
-     "0's host, and the others get what they lack into cmn_cache_dir (classifiers and detectors)",
+     "where images and labels lie; shared: on every host; scatter: on rank 0's host, and the "
+     "others get what they lack into cmn_cache_dir (classifiers and detectors)",
      0, NULL},
     {data, "cmn_seed", NUMBER, "auto", "0 to 2147483647, or auto", 0, INT_MAX, AT(seed),
      "seed of order, augmentation and first weights; auto: rank 0 draws one and logs it", 1, NULL},
     {data, "cmn_cache_mb", NUMBER, "auto", "0 to 16777216 MiB, or auto", -1, 16777216, AT(cache_mb),
-     "MiB of decoded images in memory that the ranks of a node share; auto: a quarter of the "
-     "node's free memory; 0: none",
+     "decoded images in memory that the ranks of a node share; auto: a quarter of its free memory; "
+     "0: none",
      1, NULL},
     {data, "cmn_cache_dir", TEXT, "off", "folder, or off", 0, 0, AT(spill),
      "folder on each host for decoded images that cmn_cache_mb has no room for (at most half of "
-     "what is free there), and for what cmn_data=scatter sends, which stays there",
+     "what is free there), and for what cmn_data=scatter sends",
      1, NULL},
 
     {reports, "cmn_report", WORD, "table", "table, lines, quiet", 0, 0, AT(report),
-     "table: rows and, on a terminal, a progress bar in place of Darknet's line per iteration; "
-     "lines: rows, times of the ranks below each, and Darknet's lines; quiet: neither",
+     "table: rows and a progress bar; lines: rows, times of the ranks below each, and Darknet's "
+     "lines; quiet: neither",
      1, NULL},
     {reports, "cmn_report_every", NUMBER, "auto", "0 to 1000000000 iterations, or auto", 0,
      1000000000, AT(report_every), "iterations between rows of the table; auto: one row an epoch",
@@ -146,16 +128,14 @@ static const struct option table[] = {
     {reports, "cmn_json", TEXT, "", "file name", 0, 0, AT(json),
      "JSON log; empty: in the backup folder, named after the cfg", 0, NULL},
     {reports, "cmn_chart", TEXT, "off", "file name, or off", 0, 0, AT(chart),
-     "PNG chart of loss, accuracy or mAP, learning rate and images/s, redrawn at each row by "
-     "gnuplot (darknet cmn chart); off: none",
-     0, NULL},
+     "PNG chart of loss, accuracy or mAP, learning rate and images/s, by gnuplot", 0, NULL},
     {reports, "cmn_tensorboard", TEXT, "off", "folder, or off", 0, 0, AT(events),
-     "event file for TensorBoard in this folder, with the rows of the table; off: none", 0, NULL},
+     "event file for TensorBoard in this folder", 0, NULL},
     {reports, "cmn_graph", TEXT, "off", "file name, or off", 0, 0, AT(graph),
-     "the network as a graph for Graphviz, written once before training; off: none", 0, NULL},
+     "the network as a graph for Graphviz", 0, NULL},
     {reports, "cmn_timeline", TEXT, "off", "file name[:steps], or off", 0, 0, AT(timeline),
      "trace of all ranks for Perfetto or Chrome's DevTools (docs/use/reports.md): the latest 100 "
-     "steps, or as many as are given; off: none",
+     "steps, or as many as are given",
      0, NULL},
     {reports, "cmn_rank_logs", TEXT, "off", "folder, or off", 0, 0, AT(log),
      "append the output of ranks above 0 to rank-N.log in this existing folder; off: discard it", 1,
@@ -163,19 +143,17 @@ static const struct option table[] = {
 
     {safety, "cmn_checkpoint", NUMBER, "off", "0 to 1000000000 iterations, or off", 0, 1000000000,
      AT(checkpoint),
-     "iterations between checkpoints, from which the same command resumes by itself (-clear "
-     "starts over); off: none",
-     0, NULL},
+     "iterations between checkpoints, from which the same command resumes (-clear starts over)", 0,
+     NULL},
     {safety, "cmn_nonfinite", WORD, "stop", "stop, skip, ignore", 0, 0, AT(nonfinite),
      "when a loss or gradient is NaN or infinite; stop: name rank, layer and images, and end; "
-     "skip: leave the step out on all ranks; ignore: continue as Darknet does",
+     "skip: leave the step out; ignore: continue as Darknet does",
      0, NULL},
     {safety, "cmn_verify", NUMBER, "1000", "0 to 1000000000 iterations, or off", 0, 1000000000,
-     AT(verify), "iterations between comparisons of all ranks' weights, bit by bit; off: none", 0,
-     NULL},
+     AT(verify), "iterations between comparisons of all ranks' weights, bit by bit", 0, NULL},
     {safety, "cmn_timeout", NUMBER, "300", "1 to 1000000 seconds", 1, 1000000, AT(timeout),
-     "seconds without progress after which a rank counts as stalled: the job names it, and ends "
-     "with status 75; also the limit of MPI's start, which is at least 60 seconds",
+     "seconds without progress after which a rank counts as stalled, and the job ends with status "
+     "75; also the limit of MPI's start, which is at least 60 seconds",
      1, NULL},
 };
 

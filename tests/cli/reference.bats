@@ -193,7 +193,9 @@ described() {
     described 'JSON log' <all
     described Checkpoint <header
     described Timeline <trace
-    described Events <events
+    while IFS= read -r name; do
+        grep -qE "^ \* (.*[ ,:])?$name\b" "$REPO/cmn/base/job_stderr.h" || { echo "job_stderr.h: no $name"; return 1; }
+    done <events
     source_of "$REPO/cmn/evaluators/map_table.c" | described 'detector map -json'
     find out logs -type f -printf '%f\n' | sed -E 's/^\.mlp/.NAME/; s/^mlp/NAME/; s/[0-9]+/N/' | sort -u | described Files
 }
