@@ -403,6 +403,29 @@ RANK_TEST(two_at_once)
     cmn_sums_close(second);
 }
 
+/* More than the list of sums holds at first, which grows twice; its first ones have ended. */
+RANK_TEST(many_at_once)
+{
+    enum { MANY = 70, ENDED = 5 };
+    struct cmn_sums *s = cmn_sums_open(top.world, &options, 0);
+    float data[MANY];
+
+    for (int i = 0; i < MANY; i++) {
+        struct cmn_sum sum = {.data = &data[i], .n = 1, .dtype = CMN_FP32};
+        data[i] = (float)(i * (top.rank + 1));
+        cmn_sums_begin(s, &sum);
+        if (i + 1 == ENDED) {
+            CHECK(cmn_sums_progress(s, ENDED) == ENDED);
+        }
+    }
+    CHECK(cmn_sums_progress(s, MANY) == MANY);
+    for (int i = 0; i < MANY; i++) {
+        CHECK_SAYING(data[i] == (float)(i * top.size * (top.size + 1) / 2), "%d: %g", i,
+                     (double)data[i]);
+    }
+    cmn_sums_close(s);
+}
+
 RANK_TEST(slices)
 {
     const size_t n[] = {0, 1, 15, 16, 17, 100, 1000, ((size_t)1 << 40) + 5};
