@@ -42,7 +42,7 @@ while before=${EPOCHREALTIME/./} && sleep 0.5 && kill -0 $$ 2>/dev/null; do
     ((${EPOCHREALTIME/./} - before < 2500000)) || echo $SECONDS >"$tmp/stalled"
 done &
 # shellcheck disable=SC2064  # of this process
-trap "kill $!" EXIT
+trap "kill $! 2>/dev/null || true" EXIT
 
 queue=()
 # By process: name, lane, limit, begin, and folder below $tmp, which may have blanks. By name: why it runs again. By lane: how many.
@@ -110,6 +110,7 @@ begin() {
 }
 
 # reap: waits for one of them, then prints and counts it, unless it has failed for the first time, and perhaps for want of time.
+# A program that was killed has left no times.
 reap() {
     local pid name lane limit began folder status=0 why=''
     wait -n -p pid "${!running[@]}" || status=$?
@@ -129,8 +130,8 @@ reap() {
     echo "# $name"
     cat "$folder/tap"
     count "$name" "$status" "$limit" "$folder"
-    ((SECONDS - began < 5)) || tail -n 1 "$folder/times" | tr 'ms' '  ' | awk -v name="$name" -v took=$((SECONDS - began)) \
-        '{ printf "# %s took %d s, %.0f s of them on a core\n", name, took, 60 * $1 + $2 + 60 * $3 + $4 }'
+    ((SECONDS - began < 5)) || tail -n 1 "$folder/times" 2>/dev/null | tr 'ms' '  ' | awk -v name="$name" -v took=$((SECONDS - began)) \
+        '{ printf "# %s took %d s, %.0f s of them on a core\n", name, took, 60 * $1 + $2 + 60 * $3 + $4 }' || true
 }
 
 trap 'for pid in "${!running[@]}"; do kill -INT -- "-$pid" || true; done 2>/dev/null; exit 130' INT TERM
