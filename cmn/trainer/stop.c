@@ -39,9 +39,8 @@ static void after_step(void *self, struct cmn_step *p)
         cmn_job_event("leave", cmn_step_iteration(p), "");
     }
     cmn_report_clear(s->report);
-    cmn_warn("asked to stop (signal %d): the training ends after iteration %ld, with its weights "
-             "saved",
-             s->stop_signal, cmn_step_iteration(p));
+    cmn_warn("asked to stop: the training ends after iteration %ld, with its weights saved",
+             cmn_step_iteration(p));
     if (s->topology.rank == 0) {
         /* cmn-run repeats its request until it gets this event. */
         cmn_job_event("stop", cmn_step_iteration(p), "");

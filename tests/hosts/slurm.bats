@@ -161,7 +161,7 @@ alone() {
     event stop | grep 'signal 10 '
     event end | grep 'asked to stop'
     # It continues from what it saved then.
-    saved=$(sed -n 's/.*asked to stop .* ends after iteration \([0-9]*\),.*/\1/p' results/mnist/cmn-run.log)
+    saved=$(sed -n 's/.*asked to stop.* ends after iteration \([0-9]*\),.*/\1/p' results/mnist/cmn-run.log)
     until_true 'that it resumes' events resume 1
     event resume | grep "iteration $saved\$"
     ends_as_undisturbed
@@ -197,7 +197,7 @@ alone() {
     slurm_run scancel --batch --signal=TERM "$id"
     until_true 'the end of the job' says "$id" JobState FAILED
     [[ $(slurm_says "$id" ExitCode) == 143:0 && $(slurm_says "$id" Restarts) == 0 ]]
-    saved=$(sed -n 's/.*asked to stop .* ends after iteration \([0-9]*\),.*/\1/p' results/mnist/cmn-run.log)
+    saved=$(sed -n 's/.*asked to stop.* ends after iteration \([0-9]*\),.*/\1/p' results/mnist/cmn-run.log)
     [[ -e out/mlp-$saved.checkpoint && -e out/mlp.weights ]]
 }
 
