@@ -228,9 +228,10 @@ gpu-adam                                         | gpu:2       | classifier conv
 + gpu-nccl-bf16                                  | gpu:2       | classifier wide | communicator=pure_nccl compress=bf16 overlap=off
 gpu-nccl-fp16                                    | gpu:3       | classifier wide | communicator=pure_nccl compress=fp16 overlap=on CMN_DEBUG_BUCKET_MB=1
 gpu-single                                       | gpu:2       | classifier wide | communicator=single_node
-+ gpu-hier                                       | gpu:3       | classifier huge | communicator=hierarchical
+gpu-hier                                         | gpu:3       | classifier wide | communicator=hierarchical
 gpu-2d                                           | gpu:2       | classifier wide | communicator=two_dimensional
-gpu-hier-overlap                                 | gpu:2       | classifier wide | communicator=hierarchical overlap=on CMN_DEBUG_BUCKET_MB=1
++ gpu-non-cuda-aware                             | gpu:3       | classifier huge | communicator=non_cuda_aware
+gpu-non-cuda-aware-overlap                       | gpu:2       | classifier wide | communicator=non_cuda_aware overlap=on CMN_DEBUG_BUCKET_MB=1
 gpu-sync                                         | gpu:2       | classifier conv | sync_bn=1
 gpu-resume                                       | gpu:2       | classifier conv stop=4 |
 gpu-to-cpu                                       | gpu:2>2     | classifier conv stop=4 |
