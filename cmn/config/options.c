@@ -45,8 +45,8 @@ static const struct option table[] = {
      "each rank",
      0, NULL},
     {batch, "cmn_scale_lr", WORD, "off", "off, linear", 0, 0, AT(scale_lr),
-     "linear: multiply the learning rate by the number of ranks (with cmn_batch=per_rank), warmed "
-     "up over burn_in iterations",
+     "linear: multiply the learning rate by the number of ranks (with cmn_batch=per_rank); set "
+     "burn_in to warm it up",
      0, NULL},
     {batch, "cmn_lars", REAL, "off", "0 to 1 (factor), or off", 0, 1, AT(lars),
      "LARS with this trust coefficient: each layer's learning rate follows the norm of its weights "
