@@ -138,7 +138,9 @@ static void take_event(struct job *j, const struct cmn_event *e)
         cmn_observe_life(j->observed);
         cmn_journal("alive", "the ranks continue: a rank may have printed that line");
         j->fault = 0;
-        release(j, 0);
+    }
+    if (!strcmp(e->kind, "alive") && !j->fault) {
+        release(j, 0); /* the ranks continue: no box has told their end */
     }
     note_fault(j, j->observed->fatal);
     if (!strcmp(e->kind, "resume")) {
@@ -295,7 +297,7 @@ static void end_what_hangs(struct job *j)
 static void watch(struct job *j, int fd, int *status)
 {
     char text[sizeof j->filter.json];
-    int open = 1, found;
+    int open = 1, found, explains;
     double until;
     size_t n;
 
@@ -325,9 +327,9 @@ static void watch(struct job *j, int fd, int *status)
     n = cmn_event_filter_end(&j->filter, text);
     take_text(j, text, n);
     end_line(j, '\0');
-    if (!j->stops && !j->observed->stop_heard && !cmn_observed_fault(j->observed)) {
-        release(j, 0);
-    }
+    /* cmn-run explains a bad end. A box without an end may hold what ranks have said. */
+    explains = *status && (j->stops || j->observed->stop_heard || cmn_observed_fault(j->observed));
+    release(j, explains ? j->complete : 0);
 }
 
 int cmn_job_run(char *const *argv, struct cmn_observed *observed, int *status)

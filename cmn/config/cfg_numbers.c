@@ -124,7 +124,7 @@ static const struct cmn_cfg_number table[] = {
     {"softmax", "noloss", CMN_CFG_WHOLE, 0, INT_MAX, "(0: off; others: on)", "no loss"},
     {"yolo", "classes", CMN_CFG_WHOLE, 1, MANY, "classes", "classes of objects"},
     {"yolo", "num", CMN_CFG_WHOLE, 1, MANY, "boxes", "anchors of the network"},
-    {"yolo", "mask", CMN_CFG_WHOLES, 0, MANY, "(number)", "anchors of this layer"},
+    {"yolo", "mask", CMN_CFG_WHOLES, 0, MANY, "(number)", "anchors of this layer, from 0"},
     {"yolo", "anchors", CMN_CFG_REALS, 1e-6, 1e6, "pixels", "width and height of each anchor"},
     {"yolo", "max", CMN_CFG_WHOLE, 1, MANY, "boxes", "most boxes of an image"},
     {"yolo", "jitter", CMN_CFG_REAL, 0, 0.99, "(part)", "images are stretched by up to this"},

@@ -40,7 +40,9 @@ struct plan {
         size_t images, channels, pixels;
     } of[OPERANDS];
     cudnnBackendDescriptor_t result[OPERANDS]; /* the plan for this result; NULL: cuDNN has none */
-    size_t bytes;                              /* workspace of the plan that needs most */
+    cudnnStatus_t why[OPERANDS];               /* why cuDNN has no plan */
+    int told[OPERANDS];
+    size_t bytes; /* workspace of the plan that needs most */
 };
 
 /* A running plan: where its operands are in 16 bits. */
@@ -314,12 +316,7 @@ static struct plan *plan_of(cudnnHandle_t handle, const struct shape *s)
     p->of[Y].pixels = (size_t)s->out_h * (size_t)s->out_w;
     for (int result = X; result < OPERANDS; result++) {
         p->result[result] = plan_result(handle, s, result, &p->bytes);
-        if (!p->result[result]) {
-            cmn_say("cmn_mixed=bf16: cuDNN has no way for %d x %d x %d by %d filters of %d x %d "
-                    "(%s): 32 bits there (%s)",
-                    s->w, s->h, s->c, s->filters, s->cols, s->rows, operations[result].name,
-                    cudnnGetErrorString(status));
-        }
+        p->why[result] = status;
     }
     return p;
 }
@@ -355,14 +352,21 @@ static int begin(struct operands *o, int result, cudnnHandle_t handle, cudnnTens
                  cudnnTensorDescriptor_t y)
 {
     struct shape s;
+    struct plan *p;
     size_t floats;
 
     if (!in_bf16) {
         return 0;
     }
     s = shape_of(x, w, how, y);
-    o->plan = plan_of(handle, &s);
-    if (!o->plan->result[result]) {
+    o->plan = p = plan_of(handle, &s);
+    if (!p->result[result]) {
+        if (!p->told[result]++) { /* nobody asks for the first layer's input */
+            cmn_say("cmn_mixed=bf16: cuDNN has no way for %d x %d x %d by %d filters of %d x %d "
+                    "(%s): 32 bits there (%s)",
+                    s.w, s.h, s.c, s.filters, s.cols, s.rows, operations[result].name,
+                    cudnnGetErrorString(p->why[result]));
+        }
         return 0;
     }
     floats = lay_out(o);

@@ -250,7 +250,7 @@ static void finish(struct nccl *c, struct operation *o)
     if (!c->has_run++) {
         cmn_status_wait_end();
     }
-    record(c, &o->done, o->timed, stream);
+    record(c, &o->done, 1, stream); /* its next operation may be timed */
 }
 
 void cmn_nccl_room(void *self, size_t n, enum cmn_dtype type)

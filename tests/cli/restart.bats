@@ -341,6 +341,14 @@ shows() {
     stand_in "printf '%s\n' $dashes '$primary' >&2; exit 3"
     restarts 3 1 -n 2 "${train[@]}"
     shows "$dashes" "$primary"
+    # With a fault, too: a rank may have said it.
+    stand_in "$(event failure 0@a 7 'rank 1 is gone')printf '%s\n' $dashes '$primary' mine >&2; exit 75"
+    restarts 75 1 -n 2 -retries 0 "${train[@]}"
+    shows "$dashes" "$primary" mine
+    # A good end is not explained.
+    stand_in "$(boxed "$lost")$(event end 0@a 7 '')" 'exit 0'
+    restarts 0 1 -n 2 "${train[@]}"
+    shows "$dashes" "$lost" 'more of it' "$dashes"
 }
 
 @test "sentences and other tokens are no events: people see them, and nothing is decided by them" {

@@ -56,13 +56,15 @@ ends() {
         program fails 'printf "%s\n" 1..2 "not ok 1 - a" "ok 2 - b"; exit 1'
         program skips 'printf "%s\n" 1..1 "ok 1 - a # SKIP not here"'
         program other 'printf "%s\n" 1..1 "ok 1 - a # SKIP not here"'
+        program dies 'kill -KILL 0'
         program cmocka 'printf "%s\n" 1..1 "not ok 1 # SKIP a"'
         program finds 'printf "%s\n" 1..1 "ok 1 - a"; eval "${TSAN_OPTIONS##* }"; printf "SUMMARY: %s\n" race >"$log_path.1"; cp "$log_path.1" "$log_path.2"'
     }
     SAN_HERE=thread run -1 runner unit/any
     echo "$output"
-    [[ ${lines[-1]} == '6 passed, 6 failed, 2 skipped' ]]
-    for line in 'badly: not ok - unit/any/badly: status 3, after 1 of 1 tests' 'early: not ok - unit/any/early: status 0, after 1 of 2 tests' \
+    [[ ${lines[-1]} == '6 passed, 7 failed, 2 skipped' ]]
+    for line in 'badly: not ok - unit/any/badly: status 3, after 1 of 1 tests' \
+        'dies: not ok - unit/any/dies: status 137, no end within 3000 s, after 0 of unplanned tests' 'early: not ok - unit/any/early: status 0, after 1 of 2 tests' \
         'fails: not ok 1 - a' 'finds: SUMMARY: race' 'nothing: not ok - unit/any/nothing: status 0, after 0 of unplanned tests' \
         'skips: ok 1 - a # SKIP not here (not allowed by tests/skips.txt)'; do
         grep -qxF "  unit/any/$line" <<<"$output"
