@@ -168,8 +168,8 @@ for n in "${worlds[@]}"; do
 done
 # Behind the ranks come those that take long, or they would run alone at the end.
 [[ -n $SAN ]] || add patches/check-patches
-for name in cli/bad_input cli/restart cli/gpu_stand_in cli/drivers cli/docs cli/watchdog hosts/slurm hosts/ssh hosts/machines cli/make \
-    hosts/watchdog hosts/restart cli/faults cli/numbers cli/mnist; do
+for name in cli/bad_input cli/restart cli/gpu_stand_in cli/drivers cli/docs cli/watchdog hosts/slurm hosts/ssh cli/make hosts/watchdog \
+    cli/faults cli/numbers cli/mnist; do
     add $name
 done
 for file in tests/cli/*.bats tests/hosts/*.bats tests/unit/*/*.c; do
