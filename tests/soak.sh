@@ -321,7 +321,8 @@ rows() {
 
 left() {
     ours | xargs -r ps -o pid=,stat=,args= -p | grep -v ' Z' || true
-    find run/out -name '.*' -type f
+    # The probe of a killed start stays until a start a minute later (cli/silent_errors).
+    find run/out -name '.*' ! -name '.cmn-probe-*' -type f
     # Without mpiexec nobody takes away what is Open MPI's own.
     [[ $fault != launcher ]] || return 0
     [[ -z ${SOAK_ALONE:-} ]] || find /dev/shm -mindepth 1
