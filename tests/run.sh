@@ -8,7 +8,7 @@
 # the tests whose tag is alexeyab run over that tree, too: as alexeyab/cli/faults, for example.
 #
 # TEST_JOBS of them run side by side (6 on 2 cores), since most wait more than they compute. Each is printed when it has ended. A
-# skip that tests/skips.txt does not allow is a failure. What fails while the machine stands still for two seconds or more, as a
+# skip that tests/skips.txt does not allow is a failure. What fails while the machine is stalled for two seconds or more, as a
 # virtual one does when its host is busy, runs again, once, alone, at the end. So does what measures time and ran beside others.
 #
 # `make test` sets the environment, or tests/environment.bash. Everything is written below $BUILD/tests/tmp, which stays when a

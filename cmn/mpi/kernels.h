@@ -45,7 +45,7 @@ enum {
     CMN_KERNEL_PARTS = 64 /* partial sums of each tensor */
 };
 
-/* What an update needs of each tensor. */
+/* An update reads these of each tensor; `tensor` has the tensor of each unit of the flat buffer. */
 struct cmn_kernel_table {
     const unsigned short *tensor;
     const float *scale, *rate, *decay, *limit;
