@@ -157,10 +157,14 @@ regressor=(regressor train numbers.data net.cfg -cmn -cmn_seed 7 -cmn_batch glob
     numbers 24
     end_cfg learning_rate=1e37 -- >net.cfg
     fails_clearly_on 2 'iteration [23]: .*(after an earlier update that left|first seen in)' "${regressor[@]}"
+    sed 's/^decay=.*/decay=1000/' net.cfg >decay.cfg
+    fails_clearly_on 2 'after iteration 1: NaN or Inf in the weights: weights of layer 0 ' "${regressor[@]/net.cfg/decay.cfg}" -cmn_verify 1
     end_cfg learning_rate=1e38 max_batches=1 -- >net.cfg
     sed -i 's/^0.5$/1e15/' pictures/*.txt
     fails_clearly_on 2 'not saved, for they are worthless: (weights|biases) of layer 0 \(connected\): -?(inf|nan)' "${regressor[@]}"
     run -1 compgen -G 'out/*.weights'
+    darknet_on 2 "${regressor[@]/net.cfg/decay.cfg}" -cmn_verify 1 -cmn_nonfinite ignore >train.log 2>&1
+    [[ -s out/decay.weights ]]
 }
 
 # Before the forward pass of iteration 3 a bit of one rank's weights flips, as in bad memory: CBLAS gets them as the transposed matrix.
