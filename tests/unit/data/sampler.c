@@ -70,47 +70,29 @@ static const struct job jobs[] = {
     {1, 1, 1},       {1, 1, 3},        {7, 2, 2},  {7, 2, 5},  {7, 2, 14},  {100, 4, 10}, {5, 5, 5},
 };
 
-/* Every image stands exactly once in sample[0 … images-1]. */
-static void assert_once_each(const struct cmn_sample *sample, size_t images)
-{
-    unsigned char *count = calloc(images, 1);
-
-    for (size_t i = 0; i < images; i++) {
-        assert_true(sample[i].image < images);
-        assert_int_equal(count[sample[i].image], 0);
-        count[sample[i].image] = 1;
-    }
-    free(count);
-}
-
-TEST(global_once_per_epoch)
+/* Steps of several ranks are those of one: every image stands once in each epoch, and each rank finds
+ * its samples there. */
+TEST(global_ranks_draw_as_one)
 {
     enum { EPOCHS = 3 };
 
     for (size_t j = 0; j < COUNT(jobs); j++) {
-        size_t n = jobs[j].images;
-        size_t steps = (EPOCHS * n + jobs[j].batch - 1) / jobs[j].batch;
-        struct cmn_sample *stream =
-            stream_of(plan_of(CMN_SCATTER_GLOBAL, n, jobs[j].size, 0, jobs[j].batch), steps);
-        for (size_t e = 0; e < EPOCHS; e++) {
-            assert_once_each(stream + e * n, n);
+        size_t n = jobs[j].images, batch = jobs[j].batch;
+        size_t steps = (EPOCHS * n + batch - 1) / batch;
+        struct cmn_sampler_plan single = plan_of(CMN_SCATTER_GLOBAL, n, 1, 0, batch);
+        struct cmn_sample *one = draw(&single, 0, steps * batch);
+        struct cmn_sample *many =
+            stream_of(plan_of(CMN_SCATTER_GLOBAL, n, jobs[j].size, 0, batch), steps);
+        size_t *seen = calloc(n, sizeof *seen);
+        assert_memory_equal(many, one, steps * batch * sizeof *one);
+        for (size_t i = 0; i < EPOCHS * n; i++) {
+            assert_true(one[i].image < n && one[i].pass == i / n && one[i].place == i % n);
+            assert_int_equal(seen[one[i].image]++, i / n);
         }
-        free(stream);
+        free(seen);
+        free(many);
+        free(one);
     }
-}
-
-TEST(global_epochs_differ)
-{
-    struct cmn_sample *stream = stream_of(plan_of(CMN_SCATTER_GLOBAL, 100, 2, 0, 10), 20);
-    size_t moved = 0, unsorted = 0;
-
-    for (size_t i = 0; i < 100; i++) {
-        moved += stream[i].image != stream[100 + i].image;
-        unsorted += stream[i].image != i;
-    }
-    assert_true(moved > 80);
-    assert_true(unsorted > 80);
-    free(stream);
 }
 
 /* Four images have 24 orders; of 24000 passes each order gets about 1000. */
@@ -134,7 +116,6 @@ TEST(orders_are_equally_likely)
     free(sample);
 }
 
-/* Equal seeds draw equal augmentations: no two samples may share one. */
 static int by_ticket(const void *a, const void *b)
 {
     uint64_t x = ((const struct cmn_sample *)a)->seed;
@@ -143,30 +124,31 @@ static int by_ticket(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Equal tickets draw equal augmentations: no two samples may share one, of other ranks, steps or
+ * seeds; and another seed draws other images. */
 TEST(tickets_are_unique)
 {
-    for (int mode = CMN_SCATTER_GLOBAL; mode <= CMN_SCATTER_NONE; mode++) {
-        struct cmn_sample *stream =
-            stream_of(plan_of((enum cmn_scatter_mode)mode, 50, 3, 0, 30), 100);
-        qsort(stream, 3000, sizeof *stream, by_ticket);
-        for (int i = 1; i < 3000; i++) {
-            assert_true(stream[i].seed != stream[i - 1].seed);
-        }
-        free(stream);
-    }
-}
+    enum { N = 3000 };
 
-TEST(global_n_ranks_are_one_rank)
-{
-    for (size_t j = 0; j < COUNT(jobs); j++) {
-        size_t steps = 5;
-        struct cmn_sample *many = stream_of(
-            plan_of(CMN_SCATTER_GLOBAL, jobs[j].images, jobs[j].size, 0, jobs[j].batch), steps);
-        struct cmn_sample *one =
-            stream_of(plan_of(CMN_SCATTER_GLOBAL, jobs[j].images, 1, 0, jobs[j].batch), steps);
-        assert_memory_equal(many, one, steps * jobs[j].batch * sizeof *one);
-        free(many);
-        free(one);
+    for (int mode = CMN_SCATTER_GLOBAL; mode <= CMN_SCATTER_NONE; mode++) {
+        struct cmn_sampler_plan plan = plan_of((enum cmn_scatter_mode)mode, 1000, 3, 0, 30);
+        struct cmn_sample *of[2], *both = calloc(2 * N, sizeof *both);
+        int same = 0;
+        for (int i = 0; i < 2; i++, plan.seed++) {
+            of[i] = stream_of(plan, N / 30);
+            memcpy(both + i * N, of[i], N * sizeof *both);
+        }
+        for (int i = 0; i < N; i++) {
+            same += of[0][i].image == of[1][i].image;
+        }
+        assert_true(same < N / 10);
+        qsort(both, 2 * N, sizeof *both, by_ticket);
+        for (int i = 1; i < 2 * N; i++) {
+            assert_true(both[i].seed != both[i - 1].seed);
+        }
+        free(of[0]);
+        free(of[1]);
+        free(both);
     }
 }
 
@@ -181,65 +163,21 @@ TEST(refused)
 
 TEST(none_is_in_range)
 {
-    struct cmn_sampler_plan a = plan_of(CMN_SCATTER_NONE, 10, 2, 0, 8);
-    struct cmn_sampler_plan b = plan_of(CMN_SCATTER_NONE, 10, 2, 1, 8);
-    struct cmn_sample *first = draw(&a, 0, 10000);
-    struct cmn_sample *second = draw(&b, 0, 10000);
+    enum { N = 20000 };
+    struct cmn_sample *both = stream_of(plan_of(CMN_SCATTER_NONE, 10, 2, 0, 2), N / 2);
     int count[10] = {0};
     int equal = 0;
 
-    for (int i = 0; i < 10000; i++) {
-        assert_true(first[i].image < 10);
-        count[first[i].image]++;
-        equal += first[i].image == second[i].image;
+    for (int i = 0; i < N; i++) {
+        assert_true(both[i].image < 10);
+        count[both[i].image]++;
+        equal += i % 2 && both[i].image == both[i - 1].image;
     }
     for (int i = 0; i < 10; i++) {
-        assert_true(count[i] > 800 && count[i] < 1200);
+        assert_true(count[i] > 1700 && count[i] < 2300);
     }
     assert_true(equal < 1500);
-    free(first);
-    free(second);
-}
-
-TEST(seed_decides)
-{
-    for (int mode = CMN_SCATTER_GLOBAL; mode <= CMN_SCATTER_NONE; mode++) {
-        struct cmn_sampler_plan plan = plan_of((enum cmn_scatter_mode)mode, 1000, 3, 1, 30);
-        struct cmn_sample *a = draw(&plan, 0, 500);
-        struct cmn_sample *b = draw(&plan, 0, 500);
-        struct cmn_sample *c;
-        int same = 0;
-        plan.seed = 8;
-        c = draw(&plan, 0, 500);
-        assert_memory_equal(a, b, 500 * sizeof *a);
-        for (int i = 0; i < 500; i++) {
-            same += a[i].image == c[i].image;
-            assert_true(a[i].seed != c[i].seed);
-        }
-        assert_true(same < 50);
-        free(a);
-        free(b);
-        free(c);
-    }
-}
-
-/* Any sample, asked for alone and in any order, is what it is in the stream. */
-TEST(draws_have_no_history)
-{
-    for (int mode = CMN_SCATTER_GLOBAL; mode <= CMN_SCATTER_NONE; mode++) {
-        struct cmn_sampler_plan plan = plan_of((enum cmn_scatter_mode)mode, 20, 2, 1, 14);
-        struct cmn_sample *all = draw(&plan, 0, 300);
-        struct cmn_sampler *s = cmn_sampler_open(&plan);
-        for (size_t i = 0; i < 300; i++) {
-            struct cmn_sample one;
-            size_t k = i * 77 % 300;
-            cmn_sampler_next(s, k, 1, &one);
-            assert_int_equal(one.image, all[k].image);
-            assert_true(one.seed == all[k].seed);
-        }
-        cmn_sampler_close(s);
-        free(all);
-    }
+    free(both);
 }
 
 TEST(resume_continues)
@@ -258,84 +196,50 @@ TEST(resume_continues)
     }
 }
 
-/* 3 steps of 8 on 2 ranks, then 4 steps of 9 on 3 ranks: epochs stay whole. */
+/* 3 steps of 8 on 2 ranks, then 4 steps of 9 on 3 ranks: the samples of one process. */
 TEST(resume_on_other_ranks)
 {
     struct cmn_sampler_plan later = plan_of(CMN_SCATTER_GLOBAL, 15, 3, 0, 9);
-    struct cmn_sample whole[60];
-    struct cmn_sample *part;
+    struct cmn_sampler_plan single = plan_of(CMN_SCATTER_GLOBAL, 15, 1, 0, 60);
+    struct cmn_sample *first = stream_of(plan_of(CMN_SCATTER_GLOBAL, 15, 2, 0, 8), 3), *rest;
+    struct cmn_sample *whole = draw(&single, 0, 60);
 
-    part = stream_of(plan_of(CMN_SCATTER_GLOBAL, 15, 2, 0, 8), 3);
-    memcpy(whole, part, 24 * sizeof *part);
-    free(part);
     later.origin = 24;
-    part = stream_of(later, 4);
-    memcpy(whole + 24, part, 36 * sizeof *part);
-    free(part);
-    for (int e = 0; e < 4; e++) {
-        assert_once_each(whole + e * 15, 15);
-    }
+    rest = stream_of(later, 4);
+    assert_memory_equal(first, whole, 24 * sizeof *whole);
+    assert_memory_equal(rest, whole + 24, 36 * sizeof *whole);
+    free(first);
+    free(rest);
+    free(whole);
 }
 
 /* ---- parts of the list, and threads ---- */
 
-static size_t *part_of(size_t images, int size, int rank, size_t *n, size_t passes)
-{
-    struct cmn_sampler_plan plan = plan_of(CMN_SCATTER_SHARD, images, size, rank, (size_t)size * 4);
-    size_t from = images * (size_t)rank / (size_t)size;
-    struct cmn_sample *sample;
-    size_t *image;
-
-    *n = images * ((size_t)rank + 1) / (size_t)size - from;
-    sample = draw(&plan, 0, *n * passes);
-    image = calloc(*n * passes, sizeof *image);
-    for (size_t i = 0; i < *n * passes; i++) {
-        image[i] = sample[i].image;
-    }
-    free(sample);
-    return image;
-}
-
+/* In each pass a rank draws the images of its part, each once, in another order; each image is of one
+ * part, and parts differ by at most one image. */
 TEST(shard_parts)
 {
     enum { PASSES = 3 };
 
     for (size_t j = 0; j < COUNT(jobs); j++) {
-        size_t images = jobs[j].images;
-        int *owner = calloc(images, sizeof *owner);
-        size_t covered = 0, moved = 0;
-        if (images < (size_t)jobs[j].size) {
-            free(owner);
-            continue;
-        }
-        for (int rank = 0; rank < jobs[j].size; rank++) {
-            size_t n;
-            size_t *image = part_of(images, jobs[j].size, rank, &n, PASSES);
-            assert_true(n >= images / (size_t)jobs[j].size);
-            assert_true(n <= images / (size_t)jobs[j].size + 1);
-            for (size_t i = 0; i < n; i++) {
-                assert_true(image[i] < images);
-                assert_int_equal(owner[image[i]], 0);
-                owner[image[i]] = rank + 1;
-                covered++;
+        size_t images = jobs[j].images, size = (size_t)jobs[j].size, covered = 0, moved = 0;
+        size_t *drawn = calloc(images, sizeof *drawn); /* how often */
+        for (size_t rank = 0; rank < size && images >= size; rank++) {
+            struct cmn_sampler_plan plan =
+                plan_of(CMN_SCATTER_SHARD, images, jobs[j].size, (int)rank, size * 4);
+            size_t n = images * (rank + 1) / size - images * rank / size;
+            struct cmn_sample *s = draw(&plan, 0, n * PASSES);
+            for (size_t i = 0; i < n * PASSES; i++) {
+                assert_true(s[i].image < images && s[i].pass == i / n && s[i].place == i % n);
+                assert_int_equal(drawn[s[i].image]++, i / n); /* PASSES: it is another rank's */
+                moved += s[i].image != s[i % n].image;
             }
-            /* Each later pass is the same part, each image once, in another order. */
-            for (size_t p = 1; p < PASSES; p++) {
-                int *mark = calloc(images, sizeof *mark);
-                for (size_t i = 0; i < n; i++) {
-                    size_t x = image[p * n + i];
-                    assert_true(x < images);
-                    assert_int_equal(owner[x], rank + 1);
-                    assert_int_equal(mark[x]++, 0);
-                    moved += x != image[i];
-                }
-                free(mark);
-            }
-            free(image);
+            covered += n;
+            free(s);
         }
-        assert_int_equal(covered, images);
+        assert_int_equal(covered, images < size ? 0 : images);
         assert_true(images < 20 || moved > images);
-        free(owner);
+        free(drawn);
     }
 }
 
@@ -356,17 +260,18 @@ static void *draw_pieces(void *argument)
 
     pthread_barrier_wait(w->start);
     for (int i = 0; i < ROUNDS; i++) {
-        size_t first = (size_t)(w->thread * 2 % 8) * LIST + (size_t)(i * 31 % (LIST - PIECE));
+        size_t first = (size_t)(w->thread * 2 % 8) * LIST + (size_t)(i * 31 % LIST);
         cmn_sampler_next(w->s, first, PIECE, got);
         w->bad |= memcmp(got, w->want + first, sizeof got) != 0;
     }
     return NULL;
 }
 
-TEST(threads_draw_the_same)
+/* Any samples, asked for at any time and in any order, are what they are in the stream. */
+TEST(draws_have_no_history)
 {
     for (int mode = CMN_SCATTER_GLOBAL; mode <= CMN_SCATTER_NONE; mode++) {
-        struct cmn_sampler_plan plan = plan_of((enum cmn_scatter_mode)mode, LIST, 1, 0, 34);
+        struct cmn_sampler_plan plan = plan_of((enum cmn_scatter_mode)mode, LIST, 2, 1, 34);
         struct cmn_sample *want = draw(&plan, 0, 8 * LIST);
         struct cmn_sampler *s = cmn_sampler_open(&plan);
         pthread_barrier_t start;
