@@ -13,7 +13,7 @@ static ssize_t interrupted_pwrite(int fd, const void *data, size_t bytes, off_t 
 
 #include "folder.h"
 
-enum { SIDE = 10, BYTES = SIDE * SIDE };
+enum { WIDTH = 10, HEIGHT = 9, BYTES = WIDTH * HEIGHT };
 
 static long dies_at = -1; /* this process, when it has written so many bytes in all; -1: never */
 
@@ -32,48 +32,51 @@ static ssize_t interrupted_pwrite(int fd, const void *data, size_t bytes, off_t 
     return n;
 }
 
-static void fill(unsigned char *pixels, size_t n, int value)
+static void fill(unsigned char *pixels, int n, int value)
 {
-    for (size_t i = 0; i < n; i++) {
-        pixels[i] = (unsigned char)(value + (int)i * 7);
+    for (int i = 0; i < n; i++) {
+        pixels[i] = (unsigned char)(value + i * 7);
     }
+}
+
+static void keep_channels(const char *file, int channels, int value)
+{
+    unsigned char pixels[4 * BYTES];
+
+    fill(pixels, BYTES * channels, value);
+    cmn_image_cache_keep(file, channels, WIDTH, HEIGHT, channels, pixels);
 }
 
 static void keep(const char *file, int value)
 {
-    unsigned char pixels[BYTES];
-
-    fill(pixels, sizeof pixels, value);
-    cmn_image_cache_keep(file, 1, SIDE, SIDE, 1, pixels);
+    keep_channels(file, 1, value);
 }
 
-static unsigned char *find_image(const char *file, int channels)
+/* 1: it is there as it was kept, 0: it is not, -1: it is there, and is another image. */
+static int look_for(const char *file, int channels, int value)
 {
-    int w, h, c;
+    unsigned char want[4 * BYTES], *copy;
+    int w, h, c, same;
 
-    return cmn_image_cache_find(file, channels, &w, &h, &c);
-}
-
-static int has(const char *file)
-{
-    unsigned char *copy = find_image(file, 1);
-
+    copy = cmn_image_cache_find(file, channels, &w, &h, &c);
+    if (!copy) {
+        return 0;
+    }
+    fill(want, BYTES * channels, value);
+    same = w == WIDTH && h == HEIGHT && c == channels &&
+           !memcmp(copy, want, (size_t)(BYTES * channels));
+    memset(copy, 0, (size_t)(w * h * c)); /* it is the caller's */
     free(copy);
-    return copy != NULL;
+    return same ? 1 : -1;
 }
 
 /* Whether it is there; whole, if it is. */
 static int is_kept(const char *file, int value)
 {
-    unsigned char want[BYTES], *copy = find_image(file, 1);
-    int kept = copy != NULL;
+    int found = look_for(file, 1, value);
 
-    fill(want, sizeof want, value);
-    if (kept) {
-        assert_memory_equal(copy, want, sizeof want);
-    }
-    free(copy);
-    return kept;
+    assert_true(found >= 0);
+    return found;
 }
 
 static const char *name_of(int i)
@@ -90,73 +93,20 @@ static void reset(void)
     cmn_image_cache_open(NULL, 1 << 20, "");
 }
 
+/* Under its name and the channels that were asked for; no key is made from another one's digits. */
 TEST(found_as_kept)
 {
-    unsigned char pixels[4 * 3 * 2], *copy;
-    int w = 0, h = 0, c = 0;
-
-    fill(pixels, sizeof pixels, 1);
-    assert_null(cmn_image_cache_find("a.png", 2, &w, &h, &c));
-    cmn_image_cache_keep("a.png", 2, 4, 3, 2, pixels);
-    copy = cmn_image_cache_find("a.png", 2, &w, &h, &c);
-    assert_non_null(copy);
-    assert_int_equal(w, 4);
-    assert_int_equal(h, 3);
-    assert_int_equal(c, 2);
-    assert_memory_equal(copy, pixels, sizeof pixels);
-    free(copy);
-    assert_null(find_image("b.png", 2));
-}
-
-TEST(caller_owns_the_copy)
-{
-    unsigned char *copy;
-
-    keep("a.png", 5);
-    copy = find_image("a.png", 1);
-    memset(copy, 0, BYTES);
-    free(copy);
-    assert_true(is_kept("a.png", 5));
-}
-
-TEST(channels_are_part_of_the_key)
-{
-    unsigned char grey[BYTES], colour[3 * BYTES], *copy;
-    int w, h, c;
-
-    fill(grey, sizeof grey, 1);
-    fill(colour, sizeof colour, 2);
-    cmn_image_cache_keep("a.png", 1, SIDE, SIDE, 1, grey);
-    assert_null(find_image("a.png", 3));
-    cmn_image_cache_keep("a.png", 3, SIDE, SIDE, 3, colour);
-    copy = cmn_image_cache_find("a.png", 3, &w, &h, &c);
-    assert_int_equal(c, 3);
-    assert_memory_equal(copy, colour, sizeof colour);
-    free(copy);
-    copy = cmn_image_cache_find("a.png", 1, &w, &h, &c);
-    assert_int_equal(c, 1);
-    assert_memory_equal(copy, grey, sizeof grey);
-    free(copy);
-    /* No key may be made from another one's digits. */
-    assert_null(find_image("1 a.png", 1));
-    assert_null(find_image(" a.png", 1));
-}
-
-TEST(limit_is_respected)
-{
-    enum { LIMIT = 20 * BYTES, IMAGES = 100 };
-    int kept = 0;
-
-    cmn_image_cache_open(NULL, LIMIT, "");
-    for (int i = 0; i < IMAGES; i++) {
-        keep(name_of(i), i);
+    assert_int_equal(is_kept("a.png", 1), 0);
+    keep("a.png", 1);
+    assert_int_equal(look_for("a.png", 3, 2), 0);
+    keep_channels("a.png", 3, 2);
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(look_for("a.png", 1, 1), 1);
+        assert_int_equal(look_for("a.png", 3, 2), 1);
     }
-    for (int i = 0; i < IMAGES; i++) {
-        kept += is_kept(name_of(i), i);
-    }
-    assert_true(kept > 0);
-    assert_true(kept * BYTES <= LIMIT);
-    assert_true(kept < IMAGES);
+    assert_int_equal(is_kept("b.png", 1), 0);
+    assert_int_equal(is_kept("1 a.png", 1), 0);
+    assert_int_equal(is_kept(" a.png", 1), 0);
 }
 
 TEST(keeping_twice_costs_once)
@@ -166,26 +116,21 @@ TEST(keeping_twice_costs_once)
         keep("a.png", 1);
     }
     keep("b.png", 2);
-    assert_true(has("b.png"));
+    assert_int_equal(is_kept("b.png", 2), 1);
 }
 
-TEST(no_limit_no_images)
-{
-    cmn_image_cache_open(NULL, 0, "");
-    keep("a.png", 1);
-    assert_null(find_image("a.png", 1));
-}
-
+/* Nor does one keep images that has no limit to fill. */
 TEST(close_drops_everything)
 {
-    cmn_image_cache_open(NULL, 4 * BYTES, "");
-    keep("a.png", 1);
-    cmn_image_cache_close();
-    assert_null(find_image("a.png", 1));
-    cmn_image_cache_open(NULL, 4 * BYTES, "");
-    assert_null(find_image("a.png", 1));
-    keep("b.png", 1);
-    assert_true(has("b.png"));
+    static const size_t limits[] = {4 * BYTES, 0};
+
+    for (size_t i = 0; i < COUNT(limits); i++) {
+        cmn_image_cache_open(NULL, limits[i], "");
+        keep("a.png", 1);
+        assert_int_equal(is_kept("a.png", 1), limits[i] > 0);
+        cmn_image_cache_close();
+        assert_int_equal(is_kept("a.png", 1), 0);
+    }
 }
 
 TEST(default_limit_is_a_part_of_memory)
@@ -363,18 +308,13 @@ static void *work(void *bad)
 
     pthread_barrier_wait(&start);
     for (int i = 0; i < 2 * SHARED; i++) {
-        unsigned char want[BYTES], *copy;
-        int image = i % SHARED;
+        int image = i % SHARED, found;
         snprintf(name, sizeof name, "%d.png", image);
-        fill(want, sizeof want, image);
-        copy = find_image(name, 1);
-        if (copy && memcmp(copy, want, sizeof want)) {
-            *(int *)bad = 1;
-        }
-        if (!copy) {
+        found = look_for(name, 1, image);
+        *(int *)bad |= found < 0;
+        if (!found) {
             keep(name, image);
         }
-        free(copy);
     }
     return NULL;
 }
@@ -397,7 +337,7 @@ TEST(threads_see_whole_images)
         assert_int_equal(bad[i], 0);
     }
     for (int i = 0; i < SHARED; i++) {
-        assert_true(has(name_of(i)));
+        assert_int_equal(is_kept(name_of(i), i), 1);
     }
 }
 
