@@ -1,6 +1,4 @@
-#include "check.h"
-
-#include <pthread.h>
+#include "threads.h"
 
 #include "base/log.h"
 
@@ -27,23 +25,19 @@ TEST(long_reason_is_cut)
     assert_true(strlen(cmn_reason()) > 100);
 }
 
-static void *other_thread(void *reason)
+static int had_reason;
+
+static void fail_elsewhere(int thread)
 {
-    /* Never NULL, even where nothing was noted. */
-    *(const char **)reason = cmn_reason() ? "given" : NULL;
-    cmn_fail("of the other thread");
-    return NULL;
+    had_reason = cmn_reason() != NULL; /* also where nothing was noted */
+    cmn_fail("of thread %d", thread);
 }
 
 TEST(reason_belongs_to_thread)
 {
-    const char *reason = NULL;
-    pthread_t thread;
-
     cmn_fail("of this thread");
-    assert_int_equal(pthread_create(&thread, NULL, other_thread, &reason), 0);
-    pthread_join(thread, NULL);
-    assert_non_null(reason);
+    in_threads(1, fail_elsewhere);
+    assert_true(had_reason);
     assert_string_equal(cmn_reason(), "of this thread");
 }
 

@@ -1,6 +1,4 @@
-#include "check.h"
-
-#include <pthread.h>
+#include "threads.h"
 
 #include "base/random.h"
 
@@ -85,17 +83,23 @@ TEST(streams_keep_their_place)
     assert_true(equal(straight, mixed));
 }
 
-static void *draw_named(void *number)
+static void draw_named(int *number)
 {
     cmn_random_named(CMN_RANDOM_IMAGE, 42);
     draw(number);
-    return NULL;
+}
+
+static int there[N];
+
+static void draw_named_there(int thread)
+{
+    (void)thread;
+    draw_named(there);
 }
 
 TEST(named_is_the_same_anywhere)
 {
-    int here[N], later[N], there[N], other[N], purpose[N], seed[N];
-    pthread_t thread;
+    int here[N], later[N], other[N], purpose[N], seed[N];
 
     cmn_random_open(7, 0, 0);
     draw_named(here);
@@ -104,8 +108,7 @@ TEST(named_is_the_same_anywhere)
     cmn_random_named(CMN_RANDOM_EVALUATION, 42);
     draw(purpose);
     draw_named(later);
-    assert_int_equal(pthread_create(&thread, NULL, draw_named, there), 0);
-    pthread_join(thread, NULL);
+    in_threads(1, draw_named_there);
     assert_true(equal(here, later));
     assert_true(equal(here, there));
     assert_false(equal(here, other));
@@ -119,70 +122,50 @@ TEST(named_is_the_same_anywhere)
     assert_false(equal(here, seed));
 }
 
-struct named {
-    int want[N];
-    uint64_t number;
-    pthread_barrier_t *start;
-    int bad;
-};
+enum { THREADS = 3 };
 
-static void *draw_named_often(void *argument)
+static int want[THREADS][N], bad[THREADS];
+
+static void draw_often(int thread)
 {
-    struct named *n = argument;
     int got[N];
 
-    pthread_barrier_wait(n->start);
     for (int i = 0; i < 5000; i++) {
-        cmn_random_named(CMN_RANDOM_IMAGE, n->number);
+        cmn_random_named(CMN_RANDOM_IMAGE, (uint64_t)thread);
         draw(got);
-        n->bad |= !equal(got, n->want);
+        bad[thread] |= !equal(got, want[thread]);
     }
-    return NULL;
 }
 
 TEST(threads_do_not_disturb_each_other)
 {
-    struct named named[3];
-    pthread_t thread[3];
-    pthread_barrier_t start;
-
     cmn_random_open(7, 0, 0);
-    pthread_barrier_init(&start, NULL, 3);
-    for (int i = 0; i < 3; i++) {
-        named[i].number = (uint64_t)i;
-        named[i].start = &start;
-        named[i].bad = 0;
-        cmn_random_named(CMN_RANDOM_IMAGE, named[i].number);
-        draw(named[i].want);
+    for (int i = 0; i < THREADS; i++) {
+        cmn_random_named(CMN_RANDOM_IMAGE, (uint64_t)i);
+        draw(want[i]);
     }
-    for (int i = 0; i < 3; i++) {
-        assert_int_equal(pthread_create(&thread[i], NULL, draw_named_often, &named[i]), 0);
+    in_threads(THREADS, draw_often);
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(bad[i], 0);
     }
-    for (int i = 0; i < 3; i++) {
-        pthread_join(thread[i], NULL);
-        assert_int_equal(named[i].bad, 0);
-    }
-    pthread_barrier_destroy(&start);
 }
 
-static void *draw_unnamed(void *number)
+static void draw_unnamed(int thread)
 {
-    draw(number);
-    return NULL;
+    (void)thread;
+    draw(there);
 }
 
 TEST(new_thread_leaves_the_streams_alone)
 {
-    int straight[N], after[N], unused[N];
-    pthread_t thread;
+    int straight[N], after[N];
 
     cmn_random_open(7, 0, 0);
     draw(straight);
     draw(straight);
     cmn_random_open(7, 0, 0);
     draw(after);
-    assert_int_equal(pthread_create(&thread, NULL, draw_unnamed, unused), 0);
-    pthread_join(thread, NULL);
+    in_threads(1, draw_unnamed);
     draw(after);
     assert_true(equal(straight, after));
 }

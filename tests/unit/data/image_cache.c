@@ -1,6 +1,5 @@
 #include "check.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@ static ssize_t interrupted_pwrite(int fd, const void *data, size_t bytes, off_t 
 #undef pwrite
 
 #include "folder.h"
+#include "threads.h"
 
 enum { WIDTH = 10, HEIGHT = 9, BYTES = WIDTH * HEIGHT };
 
@@ -299,40 +299,28 @@ TEST(a_folder_takes_what_memory_has_no_room_for)
 
 enum { THREADS = 4, SHARED = 5000 };
 
-static pthread_barrier_t start;
+static int bad[THREADS];
 
 /* All threads meet the same names at the same time, and the table grows under them. */
-static void *work(void *bad)
+static void share(int i)
 {
     char name[32];
 
-    pthread_barrier_wait(&start);
-    for (int i = 0; i < 2 * SHARED; i++) {
-        int image = i % SHARED, found;
+    for (int k = 0; k < 2 * SHARED; k++) {
+        int image = k % SHARED, found;
         snprintf(name, sizeof name, "%d.png", image);
         found = look_for(name, 1, image);
-        *(int *)bad |= found < 0;
+        bad[i] |= found < 0;
         if (!found) {
             keep(name, image);
         }
     }
-    return NULL;
 }
 
 TEST(threads_see_whole_images)
 {
-    pthread_t thread[THREADS];
-    int bad[THREADS] = {0};
-
     cmn_image_cache_open(NULL, 1 << 24, "");
-    pthread_barrier_init(&start, NULL, THREADS);
-    for (int i = 0; i < THREADS; i++) {
-        assert_int_equal(pthread_create(&thread[i], NULL, work, &bad[i]), 0);
-    }
-    for (int i = 0; i < THREADS; i++) {
-        pthread_join(thread[i], NULL);
-    }
-    pthread_barrier_destroy(&start);
+    in_threads(THREADS, share);
     for (int i = 0; i < THREADS; i++) {
         assert_int_equal(bad[i], 0);
     }

@@ -1,7 +1,5 @@
 /* What each rank draws: for jobs of several ranks, in one process. */
-#include "check.h"
-
-#include <pthread.h>
+#include "threads.h"
 
 #include "base/log.h"
 #include "data/sampler.h"
@@ -245,26 +243,20 @@ TEST(shard_parts)
 
 enum { THREADS = 4, ROUNDS = 300, PIECE = 17, LIST = 500 };
 
-struct work {
-    struct cmn_sampler *s;
-    const struct cmn_sample *want;
-    pthread_barrier_t *start;
-    int thread, bad;
-};
+static struct cmn_sampler *common;
+static const struct cmn_sample *want;
+static int bad[THREADS];
 
 /* Threads ask for passes two apart: those whose orders lie in the same memory. */
-static void *draw_pieces(void *argument)
+static void draw_pieces(int thread)
 {
-    struct work *w = argument;
     struct cmn_sample got[PIECE];
 
-    pthread_barrier_wait(w->start);
     for (int i = 0; i < ROUNDS; i++) {
-        size_t first = (size_t)(w->thread * 2 % 8) * LIST + (size_t)(i * 31 % LIST);
-        cmn_sampler_next(w->s, first, PIECE, got);
-        w->bad |= memcmp(got, w->want + first, sizeof got) != 0;
+        size_t first = (size_t)(thread * 2 % 8) * LIST + (size_t)(i * 31 % LIST);
+        cmn_sampler_next(common, first, PIECE, got);
+        bad[thread] |= memcmp(got, want + first, sizeof got) != 0;
     }
-    return NULL;
 }
 
 /* Any samples, asked for at any time and in any order, are what they are in the stream. */
@@ -272,25 +264,15 @@ TEST(draws_have_no_history)
 {
     for (int mode = CMN_SCATTER_GLOBAL; mode <= CMN_SCATTER_NONE; mode++) {
         struct cmn_sampler_plan plan = plan_of((enum cmn_scatter_mode)mode, LIST, 2, 1, 34);
-        struct cmn_sample *want = draw(&plan, 0, 8 * LIST);
-        struct cmn_sampler *s = cmn_sampler_open(&plan);
-        pthread_barrier_t start;
-        pthread_t thread[THREADS];
-        struct work work[THREADS];
-        pthread_barrier_init(&start, NULL, THREADS);
+        struct cmn_sample *stream = draw(&plan, 0, 8 * LIST);
+        want = stream;
+        common = cmn_sampler_open(&plan);
+        in_threads(THREADS, draw_pieces);
         for (int i = 0; i < THREADS; i++) {
-            work[i] = (struct work){s, want, &start, i, 0};
-            assert_int_equal(pthread_create(&thread[i], NULL, draw_pieces, &work[i]), 0);
+            assert_int_equal(bad[i], 0);
         }
-        for (int i = 0; i < THREADS; i++) {
-            pthread_join(thread[i], NULL);
-        }
-        for (int i = 0; i < THREADS; i++) {
-            assert_int_equal(work[i].bad, 0);
-        }
-        pthread_barrier_destroy(&start);
-        cmn_sampler_close(s);
-        free(want);
+        cmn_sampler_close(common);
+        free(stream);
     }
 }
 

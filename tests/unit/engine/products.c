@@ -1,11 +1,10 @@
 /* Products with cmn_exact: as by definition, and the same bits on 1, 2, 3 and 4 threads. */
 #include "engine/products.h"
 
-#include "check.h"
+#include "threads.h"
 
 #include <cblas.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -141,11 +140,11 @@ TEST(test_closed)
 
 /* Several threads of a program multiply at once. */
 
-enum { SIDE = 200, CALLERS = 3, PRODUCTS = 60 };
+enum { SIDE = 200, CALLERS = 4, PRODUCTS = 60 };
 
-static const float *factor;
+static float factor[SIDE * SIDE], results[CALLERS][SIDE * SIDE];
 
-static void *call(void *result)
+static void call(int caller)
 {
     const struct cmn_product p = {.m = SIDE,
                                   .n = SIDE,
@@ -153,34 +152,25 @@ static void *call(void *result)
                                   .alpha = 1,
                                   .a = factor,
                                   .b = factor,
-                                  .c = result,
+                                  .c = results[caller],
                                   .lda = SIDE,
                                   .ldb = SIDE,
                                   .ldc = SIDE};
 
     for (int i = 0; i < PRODUCTS; i++) {
-        memset(result, 0, SIDE * SIDE * sizeof(float));
+        memset(results[caller], 0, sizeof results[caller]);
         cmn_products_multiply(&p);
     }
-    return NULL;
 }
 
 TEST(test_callers)
 {
-    static float x[SIDE * SIDE], results[CALLERS + 1][SIDE * SIDE];
-    pthread_t thread[CALLERS];
-
-    fill(x, SIDE * SIDE, 1);
-    factor = x;
+    fill(factor, SIDE * SIDE, 1);
     cmn_products_open(3);
     assert_in_range(cmn_products_blocks(SIDE, SIDE, SIDE), 2, CMN_PRODUCT_BLOCKS);
-    for (int i = 0; i < CALLERS; i++) {
-        assert_int_equal(pthread_create(&thread[i], NULL, call, results[i]), 0);
-    }
-    call(results[CALLERS]);
-    for (int i = 0; i < CALLERS; i++) {
-        pthread_join(thread[i], NULL);
-        assert_memory_equal(results[i], results[CALLERS], sizeof x);
+    in_threads(CALLERS, call);
+    for (int i = 1; i < CALLERS; i++) {
+        assert_memory_equal(results[i], results[0], sizeof results[0]);
     }
     cmn_products_close();
 }

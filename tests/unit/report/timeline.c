@@ -1,12 +1,12 @@
 #include "folder.h"
 
-#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/timeline.h"
 #include "report/trace_file.h"
+#include "threads.h"
 
 static struct cmn_event *copy(size_t *n, size_t *lost)
 {
@@ -72,35 +72,21 @@ TEST(keeps_the_latest)
 
 enum { THREADS = 4, EACH = 200000 };
 
-static pthread_barrier_t together;
-
-static void *note_many(void *from)
+static void note_many(int thread)
 {
-    pthread_barrier_wait(&together);
     for (int i = 0; i < EACH; i++) {
-        cmn_timeline_span(CMN_SPAN_ENCODE, *(int *)from + i, i, i + 1);
+        cmn_timeline_span(CMN_SPAN_ENCODE, thread * EACH + i, i, i + 1);
     }
-    return NULL;
 }
 
 TEST(threads)
 {
     static char seen[THREADS * EACH];
-    pthread_t thread[THREADS];
-    int from[THREADS];
     struct cmn_event *e;
     size_t n, lost;
 
     cmn_timeline_open(THREADS * EACH);
-    pthread_barrier_init(&together, NULL, THREADS);
-    for (int i = 0; i < THREADS; i++) {
-        from[i] = i * EACH;
-        assert_int_equal(pthread_create(&thread[i], NULL, note_many, &from[i]), 0);
-    }
-    for (int i = 0; i < THREADS; i++) {
-        pthread_join(thread[i], NULL);
-    }
-    pthread_barrier_destroy(&together);
+    in_threads(THREADS, note_many);
     e = copy(&n, &lost);
     assert_int_equal(n, THREADS * EACH);
     for (size_t i = 0; i < n; i++) {
