@@ -1,14 +1,10 @@
 /* cmn_pixels_load(): right pixels, or one line that says why not. */
-#include "check.h"
+#include "folder.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <malloc.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <sys/wait.h>
 
 #include "data/pixels.h"
 
@@ -23,13 +19,13 @@ static int w, h, c;
 static const char *reason;
 
 /* A file of the fuzzer, whose first byte is not the image's. */
-static int read_fuzzed(const char *folder, const char *name)
+static int read_fuzzed(const char *from, const char *name)
 {
     char path[128];
     FILE *file;
     int n;
 
-    snprintf(path, sizeof path, "%s%s", folder, name);
+    snprintf(path, sizeof path, "%s%s", from, name);
     file = fopen(path, "rb");
     assert_non_null(file);
     n = (int)fread(bytes, 1, sizeof bytes, file) - 1;
@@ -121,14 +117,7 @@ static const char *const damaged[] = {"jpg-ends-early", "png-distance-30",
 
 TEST(what_was_found_is_refused_with_its_reason)
 {
-    DIR *folder = opendir(FOUND);
-    size_t files = 0;
-
-    for (struct dirent *e; (e = readdir(folder));) {
-        files += e->d_name[0] != '.';
-    }
-    closedir(folder);
-    assert_int_equal(files, COUNT(found) + COUNT(damaged));
+    assert_int_equal(files_in(FOUND), COUNT(found) + COUNT(damaged));
     for (size_t i = 0; i < COUNT(found); i++) {
         int n = read_fuzzed(FOUND, found[i].name);
         if (decode(n, 3)) {
@@ -231,9 +220,8 @@ TEST(colour_that_a_palette_lacks_is_black)
 TEST(cut_file_is_told_from_others)
 {
     static const char *const seeds[] = {"jpg-420-restart", "rgb-png", "rgb-bmp", "pgm", "gif"};
-    char name[64];
+    char *name = in_folder("image");
 
-    snprintf(name, sizeof name, "/tmp/cmn-pixels.%d", getpid());
     for (size_t i = 0; i < COUNT(seeds); i++) {
         int n = read_fuzzed(SEEDS, seeds[i]);
         for (int cut = 0; cut < 2; cut++) {
@@ -249,8 +237,7 @@ TEST(cut_file_is_told_from_others)
             }
         }
     }
-    unlink(name);
-    assert_null(cmn_pixels_cut(name));
+    assert_null(cmn_pixels_cut(in_folder("none")));
 }
 
 /* Of each length that a file can be cut to: all pixels, or the line. What lies behind the last
@@ -435,53 +422,47 @@ static void nothing(int number)
     (void)number;
 }
 
-struct writer {
-    const char *name;
-    pthread_t reader;
-    int n;
-};
-
-/* Signals while the reader waits to open the FIFO, and before and amid its bytes. */
-static void *write_slowly(void *self)
+/* Writes the first n bytes, and has signals come while the reader waits to open the FIFO, and before and
+ * amid its bytes. */
+static void write_slowly(const char *fifo, pid_t reader, int n)
 {
-    struct writer *wr = self;
     int fd;
 
     for (int i = 0; i < 10; i++) {
         usleep(1000);
-        pthread_kill(wr->reader, SIGUSR1);
+        kill(reader, SIGUSR1);
     }
-    fd = open(wr->name, O_WRONLY); /* waits for the reader, who would find nothing later */
-    for (int i = 0; i < wr->n; i += 40) {
+    fd = open(fifo, O_WRONLY); /* waits for the reader, who would find nothing later */
+    for (int i = 0; i < n; i += 40) {
         usleep(1000);
-        pthread_kill(wr->reader, SIGUSR1);
+        kill(reader, SIGUSR1);
         usleep(1000);
-        if (write(fd, bytes + i, (size_t)(wr->n - i < 40 ? wr->n - i : 40)) < 0) {
+        if (write(fd, bytes + i, (size_t)(n - i < 40 ? n - i : 40)) < 0) {
             break;
         }
     }
-    close(fd);
-    return NULL;
 }
 
 TEST(signals_do_not_cut_an_image)
 {
     struct sigaction action = {.sa_handler = nothing}, before;
     unsigned char *whole = decode_seed("rgb-png", 3), *p;
-    struct writer wr = {.reader = pthread_self(), .n = read_fuzzed(SEEDS, "rgb-png")};
-    char name[64];
-    pthread_t thread;
+    int n = read_fuzzed(SEEDS, "rgb-png");
+    char *fifo = in_folder("fifo");
+    pid_t reader = getpid(), writer;
 
-    snprintf(name, sizeof name, "/tmp/cmn-images.%d", getpid());
-    wr.name = name;
-    assert_int_equal(mkfifo(name, 0600), 0);
-    signal(SIGPIPE, SIG_IGN);
+    assert_int_equal(mkfifo(fifo, 0600), 0);
     sigaction(SIGUSR1, &action, &before);
-    pthread_create(&thread, NULL, write_slowly, &wr);
-    p = cmn_pixels_load(name, 3, &w, &h, &c, &reason);
-    pthread_join(thread, NULL);
+    fflush(NULL);
+    writer = fork();
+    if (writer == 0) {
+        write_slowly(fifo, reader, n);
+        _exit(0);
+    }
+    p = cmn_pixels_load(fifo, 3, &w, &h, &c, &reason);
+    kill(writer, SIGKILL);
+    waitpid(writer, NULL, 0);
     sigaction(SIGUSR1, &before, NULL);
-    unlink(name);
     if (!p) {
         fail_msg("%s", reason);
     }
@@ -492,40 +473,19 @@ TEST(signals_do_not_cut_an_image)
 
 /* ---- what a viewer would turn ---- */
 
-/* A JPEG's seed with an EXIF part behind its first mark, of `exif` with n bytes, of which the first
- * `kept` are there. */
-static int turned(const char *exif, size_t n, size_t kept)
+/* Whether it is, as a JPEG's seed with a part behind its first mark: the first `kept` bytes of `exif`;
+ * and then the part `other`. */
+static int turned(const char *exif, size_t kept, const char *other, size_t others)
 {
+    const char head[] = {'\xff', '\xe1', 0, (char)(kept + 2)};
     int size = read_fuzzed(SEEDS, "rgb-jpg");
     unsigned char *pixels;
 
-    memmove(bytes + 2 + 4 + kept, bytes + 2, (size_t)size - 2);
-    bytes[2] = 0xff;
-    bytes[3] = 0xe1;
-    bytes[4] = 0;
-    bytes[5] = (unsigned char)(kept + 2);
+    memmove(bytes + 2 + sizeof head + kept + others, bytes + 2, (size_t)size - 2);
+    memcpy(bytes + 2, head, sizeof head);
     memcpy(bytes + 6, exif, kept);
-    assert_true(kept <= n);
-    pixels = decode(size + 4 + (int)kept, 0);
-    assert_non_null(pixels);
-    free(pixels);
-    return cmn_pixels_turned();
-}
-
-/* The same with another part under EXIF's mark behind it, as programs write it. */
-static int turned_before_another(const char *exif, size_t n)
-{
-    static const char other[] = "\xff\xe1\0\x9http://";
-    unsigned char *pixels;
-    int size;
-
-    assert_true(turned(exif, n, n));
-    size = read_fuzzed(SEEDS, "rgb-jpg");
-    memmove(bytes + 2 + 4 + n + sizeof other - 1, bytes + 2, (size_t)size - 2);
-    memcpy(bytes + 2, (char[]){'\xff', '\xe1', 0, (char)(n + 2)}, 4);
-    memcpy(bytes + 6, exif, n);
-    memcpy(bytes + 6 + n, other, sizeof other - 1);
-    pixels = decode(size + 4 + (int)n + (int)sizeof other - 1, 0);
+    memcpy(bytes + 6 + kept, other, others);
+    pixels = decode(size + (int)(sizeof head + kept + others), 0);
     assert_non_null(pixels);
     free(pixels);
     return cmn_pixels_turned();
@@ -541,16 +501,19 @@ TEST(orientations)
                                   "\x12\x1\x3\0\x1\0\0\0\x1\0\0\0\0\0\0\0";
     static const char far_away[] = "Exif\0\0MM\0*\xff\xff\xff\xff\0\x1";
 
-    assert_true(turned(big, sizeof big - 1, sizeof big - 1));
-    assert_true(turned(little, sizeof little - 1, sizeof little - 1));
-    assert_false(turned(upright, sizeof upright - 1, sizeof upright - 1));
-    assert_false(turned(far_away, sizeof far_away - 1, sizeof far_away - 1));
+    static const char http[] = "\xff\xe1\0\x9http://";
+
+    assert_true(turned(big, sizeof big - 1, "", 0));
+    assert_true(turned(little, sizeof little - 1, "", 0));
+    assert_false(turned(upright, sizeof upright - 1, "", 0));
+    assert_false(turned(far_away, sizeof far_away - 1, "", 0));
     for (size_t kept = 0; kept < 40; kept++) {
-        assert_false(turned(big, sizeof big - 1, kept));
+        assert_false(turned(big, kept, "", 0));
     }
-    assert_true(turned_before_another(big, sizeof big - 1));
+    /* Programs write another part under EXIF's mark behind it. */
+    assert_true(turned(big, sizeof big - 1, http, sizeof http - 1));
     free(decode_seed("rgb-jpg", 0));
     assert_false(cmn_pixels_turned());
 }
 
-TESTS(NULL, NULL)
+TESTS(make_folder, remove_folder)
