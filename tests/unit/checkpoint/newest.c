@@ -5,12 +5,11 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/syscall.h>
-#include <time.h>
 
 enum { BYTES = 1000 }; /* of weights */
 
-/* The process is killed before the call of this number, of those by which names and their order
- * on the disk change; 0: never. */
+/* The process is killed before the call of this number, of those by which files, names and their
+ * order on the disk change, or half-way through it when it writes; 0: never. */
 static int die_at;
 
 static void count_down(void)
@@ -47,6 +46,15 @@ int fsync(int fd)
 {
     count_down();
     return (int)syscall(SYS_fsync, fd);
+}
+
+ssize_t write(int fd, const void *bytes, size_t n)
+{
+    if (die_at == 1) {
+        syscall(SYS_write, fd, bytes, n / 2);
+    }
+    count_down();
+    return syscall(SYS_write, fd, bytes, n);
 }
 
 static char reasons[8192]; /* of damaged ones, a line each */
@@ -279,73 +287,11 @@ TEST(drafts_of_the_living)
     assert_int_equal(files_in(folder), 0);
 }
 
-static void write_for_ever(long from)
-{
-    struct cmn_writer *w = cmn_writer_open(folder, "x", 3);
-    long i;
+/* ---- a writer that is killed ---- */
 
-    if (!w) {
-        _exit(1);
-    }
-    for (i = from; !cmn_writer_start(w, checkpoints_snapshot((int)i, 1000000), i); i++) {
-    }
-    _exit(1);
-}
-
-/* At any moment: what is there under a checkpoint's name is intact, and the next writer removes
- * the rest. */
-TEST(killed_while_writing)
-{
-    int left = 0, value = 0, before, status;
-    const struct timespec moment = {.tv_nsec = 1000000};
-    struct cmn_writer *w;
-    long from = 1;
-
-    srand(1);
-    for (int round = 0; round < 20; round++) {
-        struct timespec wait = {.tv_nsec = 5000000 + rand() % 30000000};
-        pid_t pid;
-        fflush(NULL);
-        pid = fork();
-        if (pid == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
-            write_for_ever(from);
-        }
-        /* Every other one while it writes its second checkpoint or a later one, however slow the
-         * disk is. */
-        for (int i = 0; round % 2 && i < 60000 && cmn_checkpoint_latest(folder, "x") < from; i++) {
-            nanosleep(&moment, NULL);
-        }
-        nanosleep(&wait, NULL);
-        kill(pid, SIGKILL);
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-        assert_true(WIFSIGNALED(status));
-        before = files_in(folder);
-        w = cmn_writer_open(folder, "x", 3);
-        assert_non_null(w);
-        cmn_writer_close(w);
-        left += before - files_in(folder) > 1; /* more than the lock */
-        value = newest();
-        if (damages) {
-            fail_msg("%s", reasons);
-        }
-        assert_true(value >= from - 1);
-        from = value + 1;
-    }
-    assert_true(value >= 10);
-    w = cmn_writer_open(folder, "x", 3);
-    checkpoints_write(w, value + 1, 10, value + 1);
-    cmn_writer_close(w);
-    assert_int_equal(files_in(folder),
-                     3); /* also the old ones that a killed writer did not remove */
-    printf("# %d of 20 left an unfinished file, %d checkpoints\n", left, value);
-}
-
-/* ---- a training that starts over ---- */
-
-/* One that supersedes 15, 30 and 45, and that itself is of iteration `i`. Returns whether the
- * process was killed before call `at`. */
-static int killed_superseding(long i, int at)
+/* One that writes the checkpoint of iteration `i`, and keeps one of those before, or supersedes them
+ * all. Returns whether the process was killed at call `at`. */
+static int killed_writing(long i, int supersedes, int at)
 {
     int status;
     pid_t pid;
@@ -356,7 +302,9 @@ static int killed_superseding(long i, int at)
         struct cmn_writer *w;
         die_at = at;
         w = cmn_writer_open(folder, "x", 2);
-        cmn_writer_supersede(w);
+        if (supersedes) {
+            cmn_writer_supersede(w);
+        }
         cmn_writer_start(w, checkpoints_snapshot((int)i, 2 * BYTES), i);
         cmn_writer_close(w);
         _exit(0);
@@ -365,35 +313,45 @@ static int killed_superseding(long i, int at)
     return WIFSIGNALED(status);
 }
 
-/* What the next process finds: the latest of the old ones, with the others, or the new one
- * alone. Returns whether it is that. */
-static int new_alone(long i)
+/* What the next process finds, which goes on from iteration `next`: the latest of the old ones, with
+ * the others, or the new one, alone if it supersedes them; all are intact. Returns whether it is the
+ * new one. */
+static int new_is_there(long i, int supersedes, long next)
 {
-    struct cmn_writer *w = cmn_writer_open(folder, "x", 100);
+    struct cmn_writer *w = cmn_writer_open(folder, "x", 2);
     struct stat st;
     int value, is_new;
 
     assert_non_null(w);
     value = newest();
+    assert_int_equal(damages, 0);
     is_new = !stat(in_folder(i == 15 ? "x-15.checkpoint" : "x-60.checkpoint"), &st) &&
              st.st_size > 2 * BYTES;
     assert_int_equal(value, is_new ? i : 45);
     assert_true(is_new || files_in(folder) == 4); /* with the lock */
-    if (is_new) {                                 /* and it stays so, with all that comes */
+    if (is_new && supersedes) {                   /* and it stays so, with all that comes */
         unlink(in_folder(i == 15 ? "x-15.checkpoint" : "x-60.checkpoint"));
-        checkpoints_write(w, 5, BYTES, 5);
-        assert_int_equal(newest(), 5);
-        assert_int_equal(files_in(folder), 2);
     }
+    checkpoints_write(w, (int)next, BYTES, next);
+    assert_int_equal(newest(), next);
+    assert_int_equal(damages, 0);
+    assert_int_equal(files_in(folder), is_new && supersedes ? 2 : 3); /* nothing else is left */
     cmn_writer_close(w);
     return is_new;
 }
 
-/* A training that starts over. When its first checkpoint is there, none goes back to what it has
- * given up; and before, all of that is there. */
-TEST(killed_when_superseding)
+/* At each call of the writer: what is there under a checkpoint's name is intact, and the next one
+ * removes the rest. Once the new one is there, none goes back to the old ones, whether it came after
+ * them or is that of a training that starts over. */
+TEST(killed_when_writing)
 {
-    for (long i = 15; i <= 60; i += 45) {
+    static const struct {
+        long i;
+        int supersedes;
+        long next;
+    } rows[] = {{60, 0, 75}, {15, 1, 50}, {60, 1, 75}};
+
+    for (size_t k = 0; k < COUNT(rows); k++) {
         int at = 0, was_new = 0, dies = 1;
         while (dies) {
             remove_folder();
@@ -401,11 +359,11 @@ TEST(killed_when_superseding)
             for (int old = 15; old <= 45; old += 15) {
                 write_some(old, old);
             }
-            dies = killed_superseding(i, ++at);
-            if (new_alone(i)) {
+            dies = killed_writing(rows[k].i, rows[k].supersedes, ++at);
+            if (new_is_there(rows[k].i, rows[k].supersedes, rows[k].next)) {
                 was_new = 1;
             } else if (was_new) {
-                fail_msg("killed before call %d: back to the old ones", at);
+                fail_msg("killed at call %d: back to the old ones", at);
             }
         }
         assert_true(was_new);
