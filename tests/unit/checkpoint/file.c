@@ -25,6 +25,16 @@ static unsigned char *sealed(struct cmn_snapshot *s, long iteration, size_t *n)
     return file;
 }
 
+static struct cmn_checkpoint_file *parsed(const void *file, size_t n)
+{
+    struct cmn_checkpoint_file *f = cmn_checkpoint_parse(file, n);
+
+    if (!f) {
+        fail_msg("%s", cmn_reason());
+    }
+    return f;
+}
+
 static const struct sample {
     const char *name;
     int rank;
@@ -69,8 +79,7 @@ TEST(tensors_come_out_as_they_went_in)
         }
     }
     file = sealed(s, 123456789, &n);
-    f = cmn_checkpoint_parse(file, n);
-    assert_non_null(f);
+    f = parsed(file, n);
     assert_int_equal(f->iteration, 123456789);
     assert_in_range(f->written, time(NULL) - 100, time(NULL));
     assert_int_equal(f->n, n);
@@ -121,8 +130,7 @@ TEST(a_common_tensor_grows)
     memset(cmn_snapshot_data(s, "b", 0), 'b', 64);
     memset((char *)cmn_snapshot_data(s, "a", CMN_ALL_RANKS) + 200, 'a', 100);
     file = sealed(s, 0, &n);
-    f = cmn_checkpoint_parse(file, n);
-    assert_non_null(f);
+    f = parsed(file, n);
     t = cmn_checkpoint_tensor(f, "a", CMN_ALL_RANKS);
     assert_int_equal(t->bytes, 300);
     for (size_t i = 0; i < 300; i++) {
@@ -159,8 +167,7 @@ TEST(tensors_of_the_weights)
     assert_int_equal(cmn_snapshot_allocate(s), 0);
     memset(cmn_snapshot_data(s, "behind", CMN_ALL_RANKS), 'b', 4);
     file = sealed(s, 0, &n);
-    f = cmn_checkpoint_parse(file, n);
-    assert_non_null(f);
+    f = parsed(file, n);
     t = cmn_checkpoint_tensor(f, "later", CMN_ALL_RANKS);
     assert_true(t && t->in_weights && t->bytes == 8 && t->data == file + 24);
     t = cmn_checkpoint_tensor(f, "end", CMN_ALL_RANKS);
@@ -227,8 +234,7 @@ TEST(weights_that_look_like_a_mark)
                          i % 2 ? CMN_MARK : 16);
     }
     file = sealed(s, 3, &n);
-    f = cmn_checkpoint_parse(file, n);
-    assert_non_null(f);
+    f = parsed(file, n);
     assert_int_equal(f->mark.weights, 100 + 50 * (CMN_MARK + 16));
     cmn_checkpoint_free(f);
     free(file);
@@ -286,14 +292,22 @@ static void refused(const void *bytes, size_t n, const char *why)
     check_contains(cmn_reason(), why);
 }
 
+static const struct {
+    long at; /* below 0: from the end */
+    const char *why;
+} damages[] = {{3, "weights: wrong checksum"},
+               {70 + 3, "no mark behind weights"},
+               {70 + 17, "no mark behind weights"},
+               {70 + CMN_MARK + 9, "its header: wrong checksum"},
+               {40 - 3 * CMN_ALIGN, "tensor value: wrong checksum"}, /* the zeros behind it */
+               {-1, "tensor more of rank 2: wrong checksum"}};
+
 TEST(every_flipped_bit_is_noticed)
 {
-    size_t n, tensors;
+    size_t n;
     unsigned char *file = small(&n);
-    struct cmn_checkpoint_file *f = cmn_checkpoint_parse(file, n);
 
-    assert_non_null(f);
-    cmn_checkpoint_free(f);
+    cmn_checkpoint_free(parsed(file, n));
     assert_true(n < 1024);
     for (size_t i = 0; i < n; i++) {
         for (int bit = 0; bit < 8; bit++) {
@@ -305,25 +319,12 @@ TEST(every_flipped_bit_is_noticed)
             file[i] ^= (unsigned char)(1 << bit);
         }
     }
-    tensors = n - 3 * CMN_ALIGN;
-    for (int i = 0; i < 6; i++) {
-        static const struct {
-            long at; /* from the tensors on, or from the begin */
-            const char *why;
-        } part[] = {
-            {3, "weights: wrong checksum"},       {70 + 3, "no mark behind weights"},
-            {70 + 17, "no mark behind weights"},  {70 + CMN_MARK + 9, "its header: wrong checksum"},
-            {-1, "tensor value: wrong checksum"}, {-2, "tensor more of rank 2: wrong checksum"}};
-        size_t at = part[i].at == -1   ? tensors + 40 /* the zeros behind it */
-                    : part[i].at == -2 ? n - 1
-                                       : (size_t)part[i].at;
-        file[at] ^= 1;
-        refused(file, n, part[i].why);
-        file[at] ^= 1;
+    for (size_t i = 0; i < COUNT(damages); i++) {
+        file[damages[i].at < 0 ? (long)n + damages[i].at : damages[i].at] ^= 1;
+        refused(file, n, damages[i].why);
+        file[damages[i].at < 0 ? (long)n + damages[i].at : damages[i].at] ^= 1;
     }
-    f = cmn_checkpoint_parse(file, n);
-    assert_non_null(f);
-    cmn_checkpoint_free(f);
+    cmn_checkpoint_free(parsed(file, n));
     free(file);
 }
 

@@ -132,57 +132,45 @@ static const uint64_t huge[] = {1u << 31,        UINT64_C(1) << 32,  UINT64_C(1)
                                 UINT64_MAX / 2,  UINT64_MAX / 2 + 1, UINT64_MAX - 63,
                                 UINT64_MAX - 64, UINT64_MAX - 127,   UINT64_MAX};
 
+/* One number of the mark is another one. */
+static void refused_number(uint64_t *number, uint64_t value, const char *why)
+{
+    uint64_t before = *number;
+
+    *number = value;
+    seal();
+    refused(why);
+    *number = before;
+}
+
 TEST(lengths_in_the_mark)
 {
-    struct cmn_mark m;
+    static const char length[] = "its header has an impossible length",
+                      checksum[] = "its header: wrong checksum";
+    struct cmn_mark *m = &file.mark;
+    uint64_t rest;
 
     with("a", "a");
-    m = file.mark;
     for (size_t i = 0; i < COUNT(huge); i++) {
-        file.mark.weights = huge[i];
-        seal();
-        refused("no mark behind weights");
-        file.mark = m;
-        file.mark.file = huge[i];
-        seal();
-        refused("truncated: ");
-        file.mark = m;
-        file.mark.header = huge[i];
-        seal();
-        refused("its header has an impossible length");
-        file.mark.header = huge[i] / 64 * 64 - WEIGHTS % 64;
-        seal();
-        refused("its header has an impossible length");
-        file.mark = m;
+        refused_number(&m->weights, huge[i], "no mark behind weights");
+        refused_number(&m->file, huge[i], "truncated: ");
+        refused_number(&m->header, huge[i], length);
+        refused_number(&m->header, huge[i] / 64 * 64 - WEIGHTS % 64, length);
     }
     for (long by = -64; by <= 64; by++) {
         if (by) {
-            file.mark.weights = (uint64_t)(WEIGHTS + by);
-            seal();
-            refused("no mark behind weights");
-            file.mark = m;
-            file.mark.file = (uint64_t)((long)file.n + by);
-            seal();
-            refused(by > 0 ? "truncated: " : "and should have");
-            file.mark = m;
+            refused_number(&m->weights, (uint64_t)(WEIGHTS + by), "no mark behind weights");
+            refused_number(&m->file, (uint64_t)((long)file.n + by),
+                           by > 0 ? "truncated: " : "and should have");
         }
         if (by % 64) {
-            file.mark.header = (uint64_t)((long)m.header + by);
-            seal();
-            refused("its header has an impossible length");
-            file.mark = m;
+            refused_number(&m->header, (uint64_t)((long)m->header + by), length);
         }
     }
-    file.mark.header = file.n - WEIGHTS - CMN_MARK; /* all the rest, and one line more */
-    seal();
-    refused("its header: wrong checksum");
-    file.mark.header += 64;
-    seal();
-    refused("its header has an impossible length");
-    file.mark = m;
-    file.mark.header = 28; /* to the next line */
-    seal();
-    refused("its header: wrong checksum");
+    rest = file.n - WEIGHTS - CMN_MARK;
+    refused_number(&m->header, rest, checksum);
+    refused_number(&m->header, rest + 64, length); /* and one line more */
+    refused_number(&m->header, 28, checksum);      /* to the next line */
 }
 
 /* A mark whose header begins behind the file's end, or in it. */

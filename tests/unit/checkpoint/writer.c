@@ -4,12 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <signal.h>
-#include <sys/file.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
 /* Why a folder cannot be synced, or listed; 0: it can. */
 static int sync_fails, list_fails;
@@ -57,15 +53,6 @@ static int is_there(const char *file)
     return !access(in_folder(file), F_OK);
 }
 
-static void make_file(const char *file, const char *text)
-{
-    FILE *f = fopen(in_folder(file), "wb");
-
-    assert_non_null(f);
-    fputs(text, f);
-    assert_int_equal(fclose(f), 0);
-}
-
 TEST(the_last_ones_stay)
 {
     static const char *const others[] = {
@@ -91,9 +78,9 @@ TEST(the_last_ones_stay)
     long written = 7;
 
     for (size_t i = 0; i < COUNT(others); i++) {
-        make_file(others[i], "of someone else");
+        file_of(others[i], "of someone else");
     }
-    make_file("x-7.checkpoint.Ab3dEf.part", "of a process that has ended");
+    file_of("x-7.checkpoint.Ab3dEf.part", "of a process that has ended");
     w = writer(3);
     assert_false(is_there("x-7.checkpoint.Ab3dEf.part"));
     assert_int_equal(cmn_writer_result(w, NULL, 0, &written), 0);
@@ -169,15 +156,7 @@ TEST(one_after_the_other)
     char name[64];
 
     for (int i = 1; i <= 20; i++) {
-        struct cmn_snapshot *s = cmn_snapshot_new();
-        FILE *weights;
-        assert_non_null(s);
-        weights = cmn_snapshot_weights(s);
-        for (int k = 0; k < 100 * (21 - i); k++) {
-            fputc(i, weights);
-        }
-        assert_int_equal(cmn_snapshot_describe(s, cJSON_CreateObject()), 0);
-        checkpoints_add(s, "value", CMN_ALL_RANKS, &i, sizeof i);
+        struct cmn_snapshot *s = checkpoints_snapshot(i, (size_t)(100 * (21 - i)));
         assert_int_equal(cmn_writer_start(w, s, i), 0);
     }
     cmn_writer_close(w);
@@ -192,23 +171,31 @@ TEST(one_after_the_other)
     }
 }
 
-/* Writes one that fails with this reason, and leaves all as it was. */
-static void fails(struct cmn_writer *w, long iteration, const char *why)
+/* Writes one, which fails with this reason. */
+static void fails(struct cmn_writer *w, long iteration, size_t bytes, const char *why)
 {
     char text[1024] = "", name[64];
+
+    assert_int_equal(cmn_writer_start(w, checkpoints_snapshot(1, bytes), iteration), 0);
+    cmn_writer_wait(w);
+    assert_int_equal(cmn_writer_result(w, text, sizeof text, NULL), iteration);
+    snprintf(name, sizeof name, "x-%ld.checkpoint: ", iteration);
+    check_contains(text, in_folder(name));
+    check_contains(text, why);
+}
+
+/* The same, and all is as it was. */
+static void leaves_nothing(struct cmn_writer *w, long iteration, const char *why)
+{
+    char text[1024] = "";
     int before = files_in(folder);
     long written, before_that;
 
     assert_int_equal(cmn_writer_result(w, text, sizeof text, &before_that), 0);
-    assert_int_equal(cmn_writer_start(w, checkpoints_snapshot(1, 2000000), iteration), 0);
-    cmn_writer_wait(w);
-    assert_int_equal(cmn_writer_result(w, text, sizeof text, &written), iteration);
-    snprintf(name, sizeof name, "x-%ld.checkpoint: ", iteration);
-    check_contains(text, in_folder(name));
-    check_contains(text, why);
+    fails(w, iteration, 2000000, why);
     assert_int_equal(files_in(folder), before);
+    assert_int_equal(cmn_writer_result(w, text, sizeof text, &written), 0); /* said once */
     assert_int_equal(written, before_that);
-    assert_int_equal(cmn_writer_result(w, text, sizeof text, NULL), 0); /* said once */
 }
 
 static void fails_no_more(struct cmn_writer *w, long iteration)
@@ -222,18 +209,14 @@ static void fails_no_more(struct cmn_writer *w, long iteration)
 
 TEST(no_room_in_a_file)
 {
-    struct rlimit before, little;
     struct cmn_writer *w = writer(1);
 
     checkpoints_write(w, 1, 2000000, 1);
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
-    little = before;
-    little.rlim_cur = 1000000;
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
-    /* SIGXFSZ would end the process; the writer's thread takes no signals. */
-    fails(w, 2, "File too large (it has 2.0 MB)");
-    fails(w, 3, "File too large");
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    limit_files(1000000);
+    signal(SIGXFSZ, SIG_DFL); /* it would end the process; the writer's thread takes no signals */
+    leaves_nothing(w, 2, "File too large (it has 2.0 MB)");
+    leaves_nothing(w, 3, "File too large");
+    limit_files(0);
     fails_no_more(w, 4);
     assert_false(is_there("x-1.checkpoint"));
     cmn_writer_close(w);
@@ -272,10 +255,10 @@ static void fill_the_disk(void)
     int ballast;
 
     checkpoints_write(w, 1, 2000000, 1);
-    make_file("ballast", "");
+    file_of("ballast", "");
     ballast = open(in_folder("ballast"), O_WRONLY);
     assert_int_equal(posix_fallocate(ballast, 0, 2000000), 0);
-    fails(w, 2, "No space left on device (it has 2.0 MB)");
+    leaves_nothing(w, 2, "No space left on device (it has 2.0 MB)");
     assert_int_equal(ftruncate(ballast, 0), 0);
     close(ballast);
     fails_no_more(w, 3);
@@ -283,7 +266,7 @@ static void fill_the_disk(void)
      * made read-only. */
     assert_int_equal(mount(folder, folder, NULL, MS_BIND, NULL), 0);
     assert_int_equal(mount(NULL, folder, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL), 0);
-    fails(w, 4, "Read-only file system");
+    leaves_nothing(w, 4, "Read-only file system");
     assert_null(cmn_writer_open(folder, "y", 1));
     check_contains(cmn_reason(), folder);
     check_contains(cmn_reason(), "Read-only file system");
@@ -301,15 +284,12 @@ TEST(a_full_or_a_read_only_disk)
 TEST(a_folder_that_goes_and_comes)
 {
     struct cmn_writer *w = writer(2), *second;
-    char text[1024], away[2100];
+    char away[2100];
 
     snprintf(away, sizeof away, "%s-away", folder);
     checkpoints_write(w, 1, 100, 1);
     assert_int_equal(rename(folder, away), 0);
-    assert_int_equal(cmn_writer_start(w, checkpoints_snapshot(2, 100), 2), 0);
-    cmn_writer_wait(w);
-    assert_int_equal(cmn_writer_result(w, text, sizeof text, NULL), 2);
-    check_contains(text, "x-2.checkpoint: No such file or directory");
+    fails(w, 2, 100, "No such file or directory");
     assert_int_equal(rename(away, folder), 0);
     unlink(in_folder(".x.checkpoint-lock"));
     unlink(in_folder("x-1.checkpoint"));
@@ -328,14 +308,10 @@ TEST(a_folder_that_goes_and_comes)
 TEST(a_folder_that_cannot_be_synced)
 {
     struct cmn_writer *w = writer(1);
-    char text[1024] = "";
 
     checkpoints_write(w, 1, 100, 1);
     sync_fails = EIO;
-    assert_int_equal(cmn_writer_start(w, checkpoints_snapshot(2, 100), 2), 0);
-    cmn_writer_wait(w);
-    assert_int_equal(cmn_writer_result(w, text, sizeof text, NULL), 2);
-    check_contains(text, "x-2.checkpoint: Input/output error");
+    fails(w, 2, 100, "Input/output error");
     assert_true(is_there("x-1.checkpoint"));
     sync_fails = EINVAL;
     checkpoints_write(w, 3, 100, 3);
@@ -343,10 +319,8 @@ TEST(a_folder_that_cannot_be_synced)
     /* Of a training that starts over: the others keep their names, as the disk may not know the new ones. */
     sync_fails = EIO;
     cmn_writer_supersede(w);
-    assert_int_equal(cmn_writer_start(w, checkpoints_snapshot(4, 100), 4), 0);
-    cmn_writer_wait(w);
+    fails(w, 4, 100, "Input/output error");
     sync_fails = 0;
-    assert_int_equal(cmn_writer_result(w, text, sizeof text, NULL), 4);
     assert_true(is_there("x-3.checkpoint") && !is_there("x-4.checkpoint"));
     cmn_writer_close(w);
 }
@@ -385,7 +359,7 @@ TEST(bad_folders_and_names)
     name[strlen(name) - 1] = '\0';
     cmn_writer_close(cmn_writer_open(folder, name, 1));
     cmn_writer_close(NULL);
-    make_file("file", "");
+    file_of("file", "");
     assert_int_equal(symlink("file", in_folder(".x.checkpoint-lock")), 0);
     assert_null(cmn_writer_open(folder, "x", 1));
     check_contains(cmn_reason(), ".x.checkpoint-lock: is a link");
