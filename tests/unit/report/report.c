@@ -21,6 +21,11 @@ static const char *const names[] = {
     "elapsed_time",
 };
 
+/* What `full` shows in these columns, and the log has under these names. */
+static const char *const shown[] = {"2.00",   "1200", "0.012346", "0.065432", "0.9876",
+                                    "0.9753", "0.05", "12345",    "61.2"};
+static const double logged[] = {2, 1200, 0.0123456, 0.0654321, 0.9876, 0.9753, 0.05, 12345, 61.2};
+
 static const struct cmn_row full = {
     .epoch = 2,
     .iteration = 1200,
@@ -72,20 +77,18 @@ static struct cmn_row bare(void)
 /* Every cell begins under its heading. */
 TEST(table_columns_line_up)
 {
-    const char *const value[] = {"2.00",   "1200", "0.012346", "0.065432", "0.9876",
-                                 "0.9753", "0.05", "12345",    "61.2"};
     char *heading = line(CMN_CLASSES, NULL), *row = line(CMN_CLASSES, &full);
 
     for (size_t i = 0; i < COUNT(names); i++) {
         char name[64];
         const char *at;
-        size_t column, length = strlen(value[i]);
+        size_t column, length = strlen(shown[i]);
         /* With blanks around it: "main/loss" also ends "validation/main/loss". */
         snprintf(name, sizeof name, "%s%s ", i ? " " : "", names[i]);
         at = strstr(heading, name);
         assert_non_null(at);
         column = (size_t)(at - heading) + (i ? 1 : 0);
-        assert_int_equal(strncmp(row + column, value[i], length), 0);
+        assert_int_equal(strncmp(row + column, shown[i], length), 0);
         assert_true(row[column + length] == ' ' || row[column + length] == '\0');
     }
     free(heading);
@@ -110,33 +113,32 @@ TEST(table_leaves_unknown_cells_blank)
 /* A command's columns stay the same in all rows, and are those that say something about it. */
 TEST(table_shows_what_the_command_has)
 {
+    static const struct {
+        enum cmn_answer answer;
+        const char *has[2], *not [3]; /* in its heading or in its row */
+    } of[] = {
+        {CMN_BOXES,
+         {" validation/main/map ", " validation/main/map50_95 "},
+         {"accuracy", "validation/main/loss", "0.9753"}},
+        {CMN_BOXES, {" 0.8125 ", " 0.3750 "}, {"0.9753", "0.065", "-1"}},
+        {CMN_CLASSES, {" main/loss ", " 0.9753 "}, {"map", "0.8125", "-1"}},
+        {CMN_NO_ANSWER, {" main/loss ", "0.012346"}, {"validation", "accuracy", "0.8125"}},
+    };
     struct cmn_row row = full;
-    char *text;
 
     row.validation_map = 0.8125;
     row.validation_map95 = 0.375;
-    text = line(CMN_BOXES, NULL);
-    check_contains(text, " validation/main/map ");
-    check_contains(text, " validation/main/map50_95 ");
-    assert_null(strstr(text, "accuracy"));
-    assert_null(strstr(text, "validation/main/loss"));
-    free(text);
-    text = line(CMN_BOXES, &row);
-    check_contains(text, " 0.8125 ");
-    check_contains(text, " 0.3750 ");
-    assert_null(strstr(text, "0.9753"));
-    free(text);
-    text = line(CMN_CLASSES, NULL);
-    assert_null(strstr(text, "map"));
-    free(text);
-    text = line(CMN_CLASSES, &row);
-    assert_null(strstr(text, "0.8125"));
-    free(text);
-    text = line(CMN_NO_ANSWER, NULL);
-    assert_null(strstr(text, "validation"));
-    assert_null(strstr(text, "accuracy"));
-    check_contains(text, " main/loss ");
-    free(text);
+    for (size_t i = 0; i < COUNT(of); i++) {
+        char *heading = line(of[i].answer, NULL), *cells = line(of[i].answer, &row), both[1024];
+        snprintf(both, sizeof both, "%s %s ", heading, cells);
+        check_contains(both, of[i].has[0]);
+        check_contains(both, of[i].has[1]);
+        for (int k = 0; k < 3; k++) {
+            assert_null(strstr(both, of[i].not [k]));
+        }
+        free(heading);
+        free(cells);
+    }
 }
 
 /* What a row holds by chance, and its command does not count, reaches no file. */
@@ -192,12 +194,24 @@ TEST(durations_are_readable)
     }
 }
 
-static cJSON *read_back(const char *name)
+/* What the file holds, of so many rows; the caller deletes it. */
+static cJSON *read_back(const char *name, int rows)
 {
     cJSON *json = cJSON_Parse(text_of(name));
 
     assert_non_null(json);
+    assert_int_equal(cJSON_GetArraySize(json), rows);
     return json;
+}
+
+static struct cmn_json_log *open_log(const char *name)
+{
+    struct cmn_json_log *j = cmn_json_log_open(name, &(struct cmn_log_resume){0});
+
+    if (!j) {
+        fail_msg("%s", cmn_reason());
+    }
+    return j;
 }
 
 static void assert_number(const cJSON *object, const char *name, double value)
@@ -215,53 +229,49 @@ static void assert_number(const cJSON *object, const char *name, double value)
 
 TEST(json_round_trip)
 {
+    /* A plot takes what is there: keys without a value are absent, not null or -1. */
+    static const char *const absent[] = {"main/accuracy", "validation/main/loss",
+                                         "validation/main/accuracy"};
     char *name = file_of("x", "[\n{\"epoch\":1,\"iteration\":7}\n]\n");
-    struct cmn_json_log *j = cmn_json_log_open(name, &(struct cmn_log_resume){0});
+    struct cmn_json_log *j = open_log(name);
     struct cmn_row second = bare();
-    const double value[] = {2, 1200, 0.0123456, 0.0654321, 0.9876, 0.9753, 0.05, 12345, 61.2};
     cJSON *json;
 
-    assert_non_null(j);
     cmn_json_log_row(j, &full, &nobody);
-    json = read_back(name);
-    assert_int_equal(cJSON_GetArraySize(json), 1);
+    json = read_back(name, 1);
     for (size_t i = 0; i < COUNT(names); i++) {
-        assert_number(cJSON_GetArrayItem(json, 0), names[i], value[i]);
+        assert_number(cJSON_GetArrayItem(json, 0), names[i], logged[i]);
     }
     cJSON_Delete(json);
     second.iteration = 1300;
     second.validation_map = 0.25;
     second.validation_map95 = 0.125;
     cmn_json_log_row(j, &second, &nobody);
-    json = read_back(name);
-    assert_int_equal(cJSON_GetArraySize(json), 2);
+    json = read_back(name, 2);
     assert_number(cJSON_GetArrayItem(json, 0), "iteration", 1200);
     assert_number(cJSON_GetArrayItem(json, 1), "iteration", 1300);
     assert_number(cJSON_GetArrayItem(json, 1), "validation/main/map", 0.25);
     assert_number(cJSON_GetArrayItem(json, 1), "validation/main/map50_95", 0.125);
-    /* A plot takes what is there: keys without a value are absent, not null or -1. */
-    assert_null(cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(json, 1), "main/accuracy"));
-    assert_null(
-        cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(json, 1), "validation/main/loss"));
-    assert_null(
-        cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(json, 1), "validation/main/accuracy"));
+    for (size_t i = 0; i < COUNT(absent); i++) {
+        assert_null(cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(json, 1), absent[i]));
+    }
     cJSON_Delete(json);
     cmn_json_log_close(j);
+    check_alone(name);
 }
 
 /* JSON has no way to write them: the log must stay readable when a training diverges. */
 TEST(json_survives_nan_and_infinity)
 {
     char *name = file_of("x", "");
-    struct cmn_json_log *j = cmn_json_log_open(name, &(struct cmn_log_resume){0});
+    struct cmn_json_log *j = open_log(name);
     struct cmn_row row = full;
     cJSON *json;
 
     row.loss = (double)strtof("nan", NULL);
     row.lr = (double)strtof("inf", NULL);
     cmn_json_log_row(j, &row, &nobody);
-    json = read_back(name);
-    assert_int_equal(cJSON_GetArraySize(json), 1);
+    json = read_back(name, 1);
     assert_number(cJSON_GetArrayItem(json, 0), "iteration", 1200);
     cJSON_Delete(json);
     cmn_json_log_close(j);
@@ -269,13 +279,10 @@ TEST(json_survives_nan_and_infinity)
 
 TEST(json_says_why_it_cannot)
 {
-    char *file = file_of("file", "a file, not a folder");
     char name[4200];
-    struct cmn_json_log *j;
 
-    snprintf(name, sizeof name, "%s/log.json", file);
-    j = cmn_json_log_open(name, &(struct cmn_log_resume){0});
-    assert_null(j);
+    snprintf(name, sizeof name, "%s/log.json", file_of("file", "a file, not a folder"));
+    assert_null(cmn_json_log_open(name, &(struct cmn_log_resume){0}));
     check_contains(cmn_reason(), name);
     check_contains(cmn_reason(), "Not a directory");
 }
@@ -285,14 +292,12 @@ TEST(json_says_why_it_cannot)
 TEST(a_row_is_tried_twice)
 {
     char *name = file_of("x", "");
-    const struct cmn_log_resume nothing = {0};
 
     for (off_t part = 0; part < 60; part += 7) {
-        struct cmn_json_log *j = cmn_json_log_open(name, &nothing);
+        struct cmn_json_log *j = open_log(name);
         struct cmn_row row = full;
         int rows = 0, drops = part % 3 > 0;
         cJSON *json;
-        assert_non_null(j);
         for (row.iteration = 1; row.iteration <= 2; row.iteration++) {
             cmn_json_log_row(j, &row, &nobody);
         }
@@ -300,9 +305,7 @@ TEST(a_row_is_tried_twice)
         limit_files(size_of(name) + part);
         for (; row.iteration <= (drops ? 5 : 3); row.iteration++) {
             cmn_json_log_row(j, &row, &nobody);
-            json = read_back(name);
-            assert_int_equal(cJSON_GetArraySize(json), 2);
-            cJSON_Delete(json);
+            cJSON_Delete(read_back(name, 2));
         }
         limit_files(0);
         /* With the next row, or at the end. */
@@ -313,13 +316,12 @@ TEST(a_row_is_tried_twice)
         if (drops) {
             check_contains(cmn_reason(), "2 rows are lost");
         }
-        json = read_back(name);
+        json = read_back(name, (int)row.iteration - 1 - 2 * drops);
         for (long i = 1; i < row.iteration; i++) {
             if (!drops || i < 3 || i > 4) {
                 assert_number(cJSON_GetArrayItem(json, rows++), "iteration", (double)i);
             }
         }
-        assert_int_equal(cJSON_GetArraySize(json), rows);
         cJSON_Delete(json);
     }
 }
@@ -328,9 +330,8 @@ TEST(a_row_is_tried_twice)
 TEST(rows_that_are_lost_are_counted)
 {
     char *name = file_of("x", ""), text[4200];
-    struct cmn_json_log *j = cmn_json_log_open(name, &(struct cmn_log_resume){0});
+    struct cmn_json_log *j = open_log(name);
 
-    assert_non_null(j);
     cmn_json_log_row(j, &full, &nobody);
     limit_files(size_of(name));
     cmn_json_log_row(j, &full, &nobody);
@@ -339,16 +340,6 @@ TEST(rows_that_are_lost_are_counted)
     limit_files(0);
     snprintf(text, sizeof text, "JSON log %s: No space left on device: 2 rows are lost", name);
     assert_string_equal(cmn_reason(), text);
-}
-
-TEST(json_leaves_no_temporary_file)
-{
-    char *name = file_of("x", "");
-    struct cmn_json_log *j = cmn_json_log_open(name, &(struct cmn_log_resume){0});
-
-    cmn_json_log_row(j, &full, &nobody);
-    cmn_json_log_close(j);
-    check_alone(name);
 }
 
 /* cmn_report=quiet: what Darknet prints is lost, and after the report is seen again. */

@@ -1,7 +1,7 @@
 #include "folder.h"
 
 #include <cjson/cJSON.h>
-#include <unistd.h>
+#include <math.h>
 
 #include "base/log.h"
 #include "report/json_log.h"
@@ -27,103 +27,87 @@ static struct cmn_straggler straggler(int n)
     return s;
 }
 
-static void assert_names(int n, int rank, int more, const char *by, double its, double usual)
-{
-    struct cmn_straggler s = straggler(n);
+/* Of `n` ranks all but `one` take these times; which of its times names that one, NULL: it is not. */
+static const struct {
+    int n;
+    struct times {
+        double compute, load, wait;
+    } all;
+    int one;
+    struct times its;
+    const char *by;
+} cases[] = {
+    {2, {10, 1, 9}, 1, {19, 1, .1}, "compute"},
+    {2, {12, 1, 11}, 0, {10, 14, .2}, "load"},
+    {1, {10, 1, 9}, 0, {10, 1, 9}, NULL},
+    {5, {10, .5, 3}, 4, {11.9, .5, .1}, NULL}, /* less than a fifth more */
+    {5, {10, .5, 3}, 4, {13.5, .5, .1}, "compute"},
+    /* Less than a millisecond is noise, whatever part of the step it is. */
+    {2, {.5, .1, 1}, 1, {1.4, .1, .1}, NULL},
+    {2, {.5, .1, 1}, 1, {1.7, .1, 0}, "compute"},
+    /* Who takes longer, but for whom nobody waits, makes nobody wait: all are bound by the link,
+     * say. */
+    {4, {10, 1, 30}, 2, {15, 1, 30}, NULL},
+    {4, {10, 1, 30}, 2, {15, 1, 27.6}, NULL},
+    {4, {10, 1, 30}, 2, {15, 1, 27.4}, "compute"},
+    /* What would be won is too little a part of the step. */
+    {4, {10, 1, 140}, 2, {24, 1, 126}, NULL},
+    {4, {10, 1, 140}, 2, {27, 1, 123}, "compute"},
+};
 
-    assert_int_equal(s.rank, rank);
-    assert_int_equal(s.more, more);
-    assert_string_equal(s.by, by);
-    assert_true(s.its > its - 1e-6 && s.its < its + 1e-6);
-    assert_true(s.usual > usual - 1e-6 && s.usual < usual + 1e-6);
+TEST(one_of_some)
+{
+    for (size_t k = 0; k < COUNT(cases); k++) {
+        const struct times *all = &cases[k].all, *its = &cases[k].its;
+        const char *by = cases[k].by;
+        int loads = by && !strcmp(by, "load");
+        struct cmn_straggler s;
+        for (int i = 0; i < cases[k].n; i++) {
+            set(i, all->compute, all->load, all->wait);
+        }
+        set(cases[k].one, its->compute, its->load, its->wait);
+        s = straggler(cases[k].n);
+        if (s.rank != (by ? cases[k].one : -1) ||
+            (by && (s.more || strcmp(s.by, by) ||
+                    fabs(s.its - (loads ? its->load : its->compute)) > 1e-6 ||
+                    fabs(s.usual - (loads ? all->load : all->compute)) > 1e-6))) {
+            fail_msg("case %zu: rank %d and %d more by %s, %g where %g is usual", k, s.rank, s.more,
+                     s.by, s.its, s.usual);
+        }
+        cmn_straggler_find(ranks, cases[k].n, 4, &s); /* too few steps */
+        assert_true(s.rank == -1 && !s.uneven);
+    }
 }
 
-TEST(one_of_two)
-{
-    set(0, 10, 1, 9);
-    set(1, 19, 1, 0.1);
-    assert_names(2, 1, 0, "compute", 19, 10);
-    set(0, 10, 14, 0.2);
-    set(1, 12, 1, 11);
-    assert_names(2, 0, 0, "load", 14, 1);
-}
-
+/* Also where times differ a little. */
 TEST(one_of_many)
 {
+    struct cmn_straggler s;
+
     for (int n = 3; n <= MOST; n++) {
         for (int i = 0; i < n; i++) {
             set(i, 10 + 0.01 * i, 0.5, 8 - 0.01 * i);
         }
+        assert_int_equal(straggler(n).rank, -1);
         set(n / 2, 18, 0.5, 0.1);
         assert_int_equal(straggler(n).rank, n / 2);
         assert_int_equal(straggler(n).more, 0);
         assert_string_equal(straggler(n).by, "compute");
     }
+    cmn_straggler_find(NULL, 0, 0, &s);
+    assert_int_equal(s.rank, -1);
 }
 
 /* A slow node: half of the ranks are late, and the latest of them is named. */
 TEST(half_of_them)
 {
+    struct cmn_straggler s;
+
     for (int i = 0; i < 8; i++) {
         set(i, i % 2 ? 20 + i : 10, 1, i % 2 ? 7 - i : 17);
     }
-    assert_names(8, 7, 3, "compute", 27, 10);
-}
-
-TEST(nobody)
-{
-    struct cmn_straggler s;
-
-    for (int i = 0; i < 5; i++) {
-        set(i, 10 + 0.3 * i, 0.5, 3.5 - 0.3 * i); /* 11 % */
-    }
-    assert_int_equal(straggler(5).rank, -1);
-    set(4, 11.9, 0.5, 0.1); /* below a fifth more */
-    assert_int_equal(straggler(5).rank, -1);
-    set(4, 13.5, 0.5, 0.1);
-    assert_int_equal(straggler(5).rank, 4);
-    assert_int_equal(straggler(1).rank, -1);
-    cmn_straggler_find(ranks, 5, 4, &s); /* too few steps */
-    assert_int_equal(s.rank, -1);
-    cmn_straggler_find(NULL, 0, 0, &s);
-    assert_int_equal(s.rank, -1);
-}
-
-/* Less than a millisecond is noise, whatever part of the step it is. */
-TEST(short_steps)
-{
-    set(0, 0.5, 0.1, 1);
-    set(1, 1.4, 0.1, 0.1);
-    assert_int_equal(straggler(2).rank, -1);
-    set(1, 1.7, 0.1, 0);
-    assert_int_equal(straggler(2).rank, 1);
-}
-
-/* Who takes longer, but for whom nobody waits, makes nobody wait: all are bound by the link,
- * say. */
-TEST(others_do_not_wait_for_it)
-{
-    for (int i = 0; i < 4; i++) {
-        set(i, 10, 1, 30);
-    }
-    set(2, 15, 1, 30);
-    assert_int_equal(straggler(4).rank, -1);
-    set(2, 15, 1, 27.6);
-    assert_int_equal(straggler(4).rank, -1);
-    set(2, 15, 1, 27.4);
-    assert_int_equal(straggler(4).rank, 2);
-}
-
-/* What would be won is too little a part of the step. */
-TEST(steps_are_long)
-{
-    for (int i = 0; i < 4; i++) {
-        set(i, 10, 1, 140);
-    }
-    set(2, 24, 1, 126);
-    assert_int_equal(straggler(4).rank, -1);
-    set(2, 27, 1, 123);
-    assert_int_equal(straggler(4).rank, 2);
+    s = straggler(8);
+    assert_true(s.rank == 7 && s.more == 3 && s.its == 27 && s.usual == 10);
 }
 
 static const char *line(int n)
@@ -164,8 +148,6 @@ TEST(lines)
 
 TEST(uneven)
 {
-    struct cmn_straggler s;
-
     for (int i = 0; i < 4; i++) {
         set(i, 0.5, 0.5, 9);
     }
@@ -175,8 +157,6 @@ TEST(uneven)
     assert_true(straggler(4).uneven);
     assert_int_equal(straggler(4).rank, -1);
     assert_false(straggler(1).uneven);
-    cmn_straggler_find(ranks, 4, 4, &s);
-    assert_false(s.uneven);
 }
 
 static cJSON *logged(int n)
