@@ -1,6 +1,6 @@
-/* When gradients are exchanged changes no bit (overlap, sizes of buckets), or changes what it says:
- * double buffering, local steps and clipping are held against a simulation of all ranks in one
- * process. */
+/* Double buffering, local steps, clipping, LARS and Adam are held against a simulation of all ranks in
+ * one process. (When gradients are exchanged, in which buckets and by what changes no bit:
+ * tests/ranks/hooks/combinations.c.) */
 #include "sides.h"
 
 #include <math.h>
@@ -13,54 +13,6 @@ enum { NO_ADAM = 0 };
 
 static const double TRUST = 0.5;
 static const double LIMIT = 2.5; /* shorter than the mean gradient of any number of ranks */
-
-/* ---- overlap changes no bit ---- */
-
-static void overlap_one(const struct cmn_topology *t, struct cmn_options *o, const char *what)
-{
-    static const double mib[] = {0.02, 0.0001, 0.05, 100};
-    size_t sizes = strcmp(what, "off") && t->size > 2 ? 1 : COUNT(mib);
-    size_t n, m;
-    float *want, *got;
-
-    o->overlap = CMN_OVERLAP_OFF;
-    want = trained(t, o, &n);
-    o->overlap = CMN_OVERLAP_ON;
-    for (size_t i = 0; i < sizes; i++) {
-        o->bucket_mb = mib[i];
-        got = trained(t, o, &m);
-        CHECK_SAYING(n == m && n > 20000 && !memcmp(want, got, n * sizeof *got),
-                     "%.40s, %s, buckets of %g MiB", o->communicator, what, mib[i]);
-        free(got);
-    }
-    o->bucket_mb = 0; /* all sizes in turn */
-    o->overlap = CMN_OVERLAP_AUTO;
-    got = trained(t, o, &m);
-    CHECK_SAYING(!memcmp(want, got, n * sizeof *got), "%.40s, %s, auto", o->communicator, what);
-    free(got);
-    free(want);
-}
-
-WORLD_TEST(overlap)
-{
-    static const char *const names[] = {"shm", "two_dimensional", "hierarchical", "flat"};
-
-    for (size_t i = 0; i < COUNT(names); i++) {
-        for (int k = 0; cmn_compressor_at(k); k++) {
-            struct cmn_options o;
-            cmn_options_default(&o);
-            snprintf(o.communicator, sizeof o.communicator, "%s", names[i]);
-            o.compress = k;
-            o.clip = k % 2 ? LIMIT : 0;
-            if ((t->inter_size > 1 || i == 3) && !(i == 3 && k == 0) && t->size > 1 &&
-                !failure[0]) {
-                overlap_one(t, &o, cmn_compressor_at(k)->name);
-            }
-        }
-    }
-}
-
-/* ---- double buffering and local steps do what they say ---- */
 
 /* Weights and momentum of a rank, or of all, where they are the same; Adam's moments are v and s. */
 struct replica {
@@ -322,30 +274,6 @@ RANK_TEST(by_hand)
     CHECK(cmn_lars_rate(0, 26, 0.1, 2, 0.4) == 1);
     CHECK(cmn_lars_rate(5, 0, 0.1, 2, 0) == 1);
     CHECK(fabs(cmn_lars_rate(5, 0, 0.1, 2, 0.5) - 0.2) < 1e-12);
-}
-
-/* What a communicator does not refuse, it can do: also where messages take the place of shared
- * memory within a node. */
-WORLD_TEST(by_messages)
-{
-    for (int k = 0; cmn_communicator_at(k); k++) {
-        for (int way = 0; way < 4 && !failure[0]; way++) {
-            const struct cmn_communicator *c = cmn_communicator_at(k);
-            struct cmn_options o;
-            const char *why;
-            size_t n;
-            cmn_options_default(&o);
-            snprintf(o.communicator, sizeof o.communicator, "%s", c->name);
-            o.intra = CMN_INTRA_MPI;
-            o.compress = way & 1 ? CMN_COMPRESS_FP16 : CMN_COMPRESS_OFF;
-            o.double_buffering = way / 2;
-            if (c->sums && cmn_communicator_choose(t, &o, &why)) {
-                free(trained(t, &o, &n));
-                CHECK_SAYING(way == 0 || !strcmp(c->name, "flat") || !strcmp(c->name, "shm"),
-                             "%s does not refuse way %d, nodes %s", c->name, way, shape);
-            }
-        }
-    }
 }
 
 /* ---- which bucket is chosen ---- */
