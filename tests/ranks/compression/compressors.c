@@ -5,57 +5,65 @@
 static const struct form few[] = {{10, 0},         {64 * 100, 64}, {300, 0},     {200 * 350, 200},
                                   {40 * 1000, 40}, {66000, 0},     {4096, 4096}, {4100, 1}};
 
-OF_EACH(carries)
+/* A step in which this rank polls now and then, at times of its own. */
+static void step_in_pieces(struct work *w, unsigned *random)
 {
-    struct work w;
+    const struct cmn_compressor *c = w->compressor;
+    long begun = w->ended, before = w->ended;
 
-    /* First nothing at all: no direction may be lost by that. */
-    make_work(&w, compressor, few, COUNT(few));
-    step(&w);
-    for (int turn = 0; turn < 3; turn++) {
-        fill_carried(&w, turn);
-        step(&w);
-        check_carried(&w, turn);
+    for (int i = 0; i < w->shards.shards; i++) {
+        c->begin(w->self, i);
+        begun++;
+        *random = *random * 1664525U + 1013904223U;
+        if (*random >> 30 == 0) {
+            long until = *random >> 28 == 0 ? begun - (*random >> 20) % 8 : 0;
+            long ended = c->progress(w->self, until);
+            CHECK_SAYING(ended >= before && ended <= begun && ended >= until,
+                         "%s: %ld of %ld, before %ld, asked for %ld", c->name, ended, begun, before,
+                         until);
+            before = ended;
+        }
+        if (*random >> 29 == 1) {
+            usleep(*random % 1000);
+        }
     }
-    end_work(&w);
+    w->ended = begun;
+    CHECK_SAYING(c->progress(w->self, begun) == begun, "%s", c->name);
 }
 
-/* Many shards in flight; each rank polls now and then, at times of its own. */
-OF_EACH(keeps_order)
+/* Few shards, and many in flight. */
+OF_EACH(carries)
 {
     struct form many[MOST];
-    struct work w;
     unsigned random = (unsigned)top.rank + 1;
 
     for (int i = 0; i < MOST; i++) {
         many[i] = (struct form){i % 5 ? 50 * (size_t)(100 + 37 * i % 301) : 130,
                                 i % 5 ? 100 + 37 * i % 301 : 0};
     }
-    make_work(&w, compressor, many, MOST);
-    for (int turn = 0; turn < 4; turn++) {
-        long begun = w.ended, before = w.ended;
-        fill_carried(&w, turn);
-        for (int i = 0; i < w.shards.shards; i++) {
-            compressor->begin(w.self, i);
-            begun++;
-            random = random * 1664525U + 1013904223U;
-            if (random >> 30 == 0) {
-                long until = random >> 28 == 0 ? begun - (random >> 20) % 8 : 0;
-                long ended = compressor->progress(w.self, until);
-                CHECK_SAYING(ended >= before && ended <= begun && ended >= until,
-                             "%s: %ld of %ld, before %ld, asked for %ld", compressor->name, ended,
-                             begun, before, until);
-                before = ended;
-            }
-            if (random >> 29 == 1) {
-                usleep(random % 1000);
-            }
+    for (int are_many = 0; are_many < 2; are_many++) {
+        struct work w;
+        make_work(&w, compressor, are_many ? many : few, are_many ? MOST : (int)COUNT(few));
+        step(&w); /* first nothing at all: no direction may be lost by that */
+        for (int turn = 0; turn < 4; turn++) {
+            fill_carried(&w, turn);
+            step_in_pieces(&w, &random);
+            check_carried(&w, turn);
         }
-        w.ended = begun;
-        CHECK_SAYING(compressor->progress(w.self, begun) == begun, "%s", compressor->name);
-        check_carried(&w, turn);
+        end_work(&w);
     }
-    end_work(&w);
+}
+
+/* What all ranks have with these seeds is added to `all`; the block then holds this rank's. */
+static void give(struct work *w, uint64_t seed, double *all)
+{
+    for (int rank = 0; rank < top.size; rank++) {
+        fill_random(w, seed + (uint64_t)rank);
+        for (size_t i = 0; i < w->floats; i++) {
+            all[i] += (double)w->block[i];
+        }
+    }
+    fill_random(w, seed + (uint64_t)top.rank);
 }
 
 /* What is not sent is sent later: with gradients of zero nothing is left over after a while, and
@@ -70,14 +78,9 @@ OF_EACH(loses_nothing)
     given = calloc(w.floats, sizeof *given);
     got = calloc(w.floats, sizeof *got);
     for (int s = 0; s < 24; s++) {
-        for (int rank = 0; rank < top.size && s < 6; rank++) {
-            fill_random(&w, (uint64_t)(s * 16 + rank));
-            for (size_t i = 0; i < w.floats; i++) {
-                given[i] += (double)w.block[i];
-            }
-        }
-        fill_random(&w, (uint64_t)(s * 16 + top.rank));
-        if (s >= 6) {
+        if (s < 6) {
+            give(&w, (uint64_t)(s * 16), given);
+        } else {
             memset(w.block, 0, w.floats * sizeof *w.block);
         }
         step(&w);
@@ -106,12 +109,7 @@ OF_EACH(follows_a_constant)
     make_work(&w, compressor, small, COUNT(small));
     want = calloc(w.floats, sizeof *want);
     got = calloc(w.floats, sizeof *got);
-    for (int rank = 0; rank < top.size; rank++) {
-        fill_random(&w, (uint64_t)rank + 77);
-        for (size_t i = 0; i < w.floats; i++) {
-            want[i] += (double)w.block[i];
-        }
-    }
+    give(&w, 77, want);
     for (int s = 0; s < steps; s++) {
         fill_random(&w, (uint64_t)top.rank + 77);
         step(&w);
@@ -130,30 +128,6 @@ OF_EACH(follows_a_constant)
     end_work(&w);
 }
 
-OF_EACH(agrees)
-{
-    float *first = NULL;
-    struct work w;
-
-    for (int run = 0; run < 2; run++) {
-        make_work(&w, compressor, few, COUNT(few));
-        for (int s = 0; s < 4; s++) {
-            fill_random(&w, (uint64_t)(s * 16 + top.rank));
-            step(&w);
-            CHECK_SAYING(same_everywhere(w.block, w.floats * sizeof *w.block),
-                         "%s: not the same bits, step %d", compressor->name, s);
-        }
-        if (run == 0) {
-            first = malloc(w.floats * sizeof *first);
-            memcpy(first, w.block, w.floats * sizeof *first);
-        }
-        CHECK_SAYING(!memcmp(first, w.block, w.floats * sizeof *first),
-                     "%s: other bits in the second run", compressor->name);
-        end_work(&w);
-    }
-    free(first);
-}
-
 /* Rank `rank` has `count` values that are not finite, from the one at `at` on. They arrive, and
  * all others come sooner or later: in a step without gradients nothing is left of what was not
  * finite. */
@@ -164,17 +138,12 @@ static void shows(const struct cmn_compressor *compressor, float bad, size_t at,
     int exact = strcmp(compressor->name, "powersgd") != 0, there = 0;
     size_t from = exact ? at : at / 200 * 200,
            to = exact ? at + count : (at + count + 199) / 200 * 200;
-    double *missing = calloc(form.n, sizeof *missing), worst = 0;
+    double *missing, worst = 0;
     struct work w;
 
     make_work(&w, compressor, &form, 1);
-    for (int r = 0; r < top.size; r++) {
-        fill_random(&w, (uint64_t)r);
-        for (size_t i = 0; i < form.n; i++) {
-            missing[i] += (double)w.block[i];
-        }
-    }
-    fill_random(&w, (uint64_t)top.rank);
+    missing = calloc(w.floats, sizeof *missing);
+    give(&w, 0, missing);
     for (size_t i = at; i < at + count && top.rank == rank; i++) {
         w.block[i] = bad;
     }
@@ -236,6 +205,8 @@ OF_EACH(continues_from_its_state)
         }
         fill_random(&w, (uint64_t)((s < 6 ? s : s - 3) * 16 + top.rank));
         step(&w);
+        CHECK_SAYING(same_everywhere(w.block, w.floats * sizeof *w.block),
+                     "%s: not the same bits, step %d", compressor->name, s);
         if (s >= 3 && s < 6) {
             memcpy(first + (size_t)(s - 3) * w.floats, w.block, w.floats * sizeof *first);
         }
