@@ -125,101 +125,6 @@ TEST(each_net_has_its_tensors)
     }
 }
 
-static void fill_gradients(network *net)
-{
-    for (int i = 0; i < net->n; i++) {
-        layer *l = &net->layers[i];
-        size_t weights =
-            l->type == CONNECTED ? (size_t)l->inputs * (size_t)l->outputs : (size_t)l->nweights;
-        size_t outs = l->type == CONNECTED ? (size_t)l->outputs : (size_t)l->n;
-        for (size_t j = 0; l->weight_updates && j < weights; j++) {
-            l->weight_updates[j] = (float)(1000 * i) + (float)j;
-        }
-        for (size_t j = 0; l->bias_updates && j < outs; j++) {
-            l->bias_updates[j] = -(float)(1000 * i) - (float)j;
-        }
-    }
-}
-
-TEST(flat_buffer_begins_at_zero)
-{
-    network *net = nets_parse(MLP);
-    struct cmn_gradients g;
-
-    fill_gradients(net);
-    cmn_gradients_open(&g, cmn_net_of(net), NULL);
-    for (int i = 0; i < net->n; i += 2) {
-        layer *l = &net->layers[i];
-        if (l->type != CONNECTED) {
-            continue;
-        }
-        for (int j = 0; j < l->inputs * l->outputs; j++) {
-            assert_true(l->weight_updates[j] == 0);
-        }
-        for (int j = 0; j < l->outputs; j++) {
-            assert_true(l->bias_updates[j] == 0);
-        }
-    }
-    cmn_gradients_close(&g);
-    for (int i = 0; i < net->n; i++) {
-        assert_null(net->layers[i].weight_updates);
-        assert_null(net->layers[i].bias_updates);
-    }
-    assert_null(g.flat);
-    nets_free(net);
-}
-
-/* Gradients lie in the block from the last layer to the first, apart from each other, aligned,
- * with zeros between them and the metrics behind. */
-TEST(flat_buffer_layout)
-{
-    network *net = nets_parse(CONV);
-    struct cmn_gradients g;
-    float *end;
-    int spans = 0, last = net->n;
-    size_t used = 0, zeros = 0;
-
-    fill_gradients(net);
-    for (int i = 0; i < 6; i++) {
-        net->layers[0].scale_updates[i] = 1;
-    }
-    cmn_gradients_open(&g, cmn_net_of(net), NULL);
-    assert_ptr_equal(g.exchange.block.data, g.flat);
-    assert_ptr_equal(g.exchange.tensor, g.span);
-    end = g.flat;
-    for (int i = 0; i < g.tensors; i++) {
-        const struct cmn_tensor *t = &g.tensor[i];
-        if (t->kind != CMN_GRADIENT) {
-            continue;
-        }
-        assert_true(*t->at >= end);
-        assert_int_equal((uintptr_t)*t->at % 64, 0);
-        assert_true(t->layer <= last);
-        for (float *gap = end; gap < *t->at; gap++) {
-            assert_true(*gap == 0);
-            zeros++;
-        }
-        assert_ptr_equal(g.span[spans].data, *t->at);
-        assert_int_equal(g.span[spans].n, t->n);
-        spans++;
-        end = *t->at + t->n;
-        used += t->n;
-        last = t->layer;
-    }
-    assert_int_equal(last, 0);
-    assert_true(g.metrics >= end);
-    assert_int_equal(g.exchange.tensors, spans);
-    assert_ptr_equal(g.metrics, g.flat + g.exchange.block.n);
-    assert_ptr_equal(g.exchange.metrics.data, g.metrics);
-    assert_int_equal(g.exchange.metrics.n, CMN_METRICS);
-    assert_true(used + zeros <= g.exchange.block.n);
-    for (int i = 0; i < CMN_METRICS; i++) {
-        assert_true(g.metrics[i] == 0);
-    }
-    cmn_gradients_close(&g);
-    nets_free(net);
-}
-
 static int any(const float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -230,6 +135,61 @@ static int any(const float *x, size_t n)
     return 0;
 }
 
+/* Gradients lie in the block from the last layer to the first, apart from each other, aligned, with
+ * the metrics behind; all of it begins at zero, whatever the layers had. */
+TEST(flat_buffer_layout)
+{
+    network *net = nets_parse(CONV);
+    struct cmn_gradients g;
+    int spans = 0, last = net->n;
+    float *end;
+
+    net->layers[0].weight_updates[3] = net->layers[0].scale_updates[5] = 1;
+    net->layers[2].weight_updates[17] = net->layers[2].bias_updates[2] = 1;
+    cmn_gradients_open(&g, cmn_net_of(net), NULL);
+    assert_false(any(g.flat, g.exchange.block.n + CMN_METRICS));
+    assert_ptr_equal(g.exchange.block.data, g.flat);
+    assert_ptr_equal(g.exchange.tensor, g.span);
+    end = g.flat;
+    for (int i = 0; i < g.tensors; i++) {
+        const struct cmn_tensor *t = &g.tensor[i];
+        if (t->kind != CMN_GRADIENT) {
+            continue;
+        }
+        assert_true(*t->at >= end && t->layer <= last);
+        assert_int_equal((uintptr_t)*t->at % 64, 0);
+        assert_ptr_equal(g.span[spans].data, *t->at);
+        assert_int_equal(g.span[spans].n, t->n);
+        spans++;
+        end = *t->at + t->n;
+        last = t->layer;
+    }
+    assert_int_equal(last, 0);
+    assert_int_equal(g.exchange.tensors, spans);
+    assert_ptr_equal(net->layers[2].weight_updates, g.flat);
+    assert_true(g.metrics >= end);
+    assert_ptr_equal(g.metrics, g.flat + g.exchange.block.n);
+    assert_ptr_equal(g.exchange.metrics.data, g.metrics);
+    assert_int_equal(g.exchange.metrics.n, CMN_METRICS);
+    cmn_gradients_close(&g);
+    assert_null(g.flat);
+    for (int i = 0; i < net->n; i++) {
+        assert_null(net->layers[i].weight_updates);
+        assert_null(net->layers[i].bias_updates);
+    }
+    nets_free(net);
+}
+
+static void set_input(network *net)
+{
+    for (int i = 0; i < net->inputs * net->batch; i++) {
+        net->input[i] = (float)(i * 37 % 11) / 10;
+    }
+    for (int i = 0; i < net->batch; i++) {
+        net->truth[i * net->truths + (i + 1) % net->truths] = 1;
+    }
+}
+
 TEST(backward_writes_into_the_flat_buffer)
 {
     const char *const cfg[] = {MLP, CONV};
@@ -238,14 +198,7 @@ TEST(backward_writes_into_the_flat_buffer)
         network *net = nets_parse(cfg[k]);
         struct cmn_gradients g;
         cmn_gradients_open(&g, cmn_net_of(net), NULL);
-        assert_false(any(g.flat, g.exchange.block.n));
-        for (int i = 0; i < net->inputs * net->batch; i++) {
-            net->input[i] = (float)(i * 37 % 11) / 10;
-        }
-        for (int i = 0; i < net->batch; i++) {
-            net->truth[i * net->truths + i % net->truths] = 1;
-        }
-        net->train = 1;
+        set_input(net);
         nets_forward(net);
         nets_backward(net);
         for (int i = 0; i < g.tensors; i++) {
@@ -266,7 +219,7 @@ TEST(backward_writes_into_the_flat_buffer)
     }
 }
 
-/* The same step with and without a flat buffer. */
+/* The same steps with and without a flat buffer. */
 TEST(flat_buffer_changes_no_result)
 {
     float weights[2][60];
@@ -279,10 +232,7 @@ TEST(flat_buffer_changes_no_result)
         if (with) {
             cmn_gradients_open(&g, cmn_net_of(net), NULL);
         }
-        for (int i = 0; i < net->inputs * net->batch; i++) {
-            net->input[i] = (float)(i * 37 % 11) / 10;
-        }
-        net->truth[1] = net->truth[4] = 1;
+        set_input(net);
         for (int step = 0; step < 3; step++) {
             srand(6); /* dropout */
             nets_train(net);
