@@ -1,180 +1,13 @@
-/* Sums in shared memory and by messages × groups × lengths; run.sh adds × numbers of ranks. Values are
- * small integers, so sums are exact whatever the order of the additions, and known in closed
- * form. */
+/* Each algorithm of sums by messages: closed forms, bytes, and the same bits. (Sums in shared memory, and
+ * both over groups of ranks: tests/ranks/communicators.) */
 #include "ranks/ranks.h"
 
 #include <math.h>
 #include <stdint.h>
 
 #include "config/options.h"
-#include "mpi/call.h"
 #include "transports/shm.h"
 #include "transports/sums.h"
-
-enum { GUARD = 32, LENGTHS = 10 };
-static const size_t length[LENGTHS] = {0, 1, 3, 15, 16, 17, 33, 80, 1000, 70001};
-
-/* Sums in a group, in shared memory or by messages in memory of the caller's. */
-struct bench {
-    int shared;
-    void *self;
-    const char *group;
-    int rank, ranks, call;
-    float *memory, *data;
-    size_t most;
-};
-
-static const char *name_of(const struct bench *b)
-{
-    return b->shared ? "shm" : "messages";
-}
-
-static void allreduce(const struct bench *b, size_t n)
-{
-    if (b->shared) {
-        cmn_shm_allreduce(b->self, b->data, n);
-    } else {
-        cmn_sums_run(b->self, b->data, n);
-    }
-}
-
-static float value(const struct bench *b, size_t i, int rank)
-{
-    return (float)((i + (size_t)b->call * 7) % 1000) + (float)(1000 * rank);
-}
-
-static float sum(const struct bench *b, size_t i)
-{
-    return value(b, i, 0) * (float)b->ranks + (float)(1000 * b->ranks * (b->ranks - 1) / 2);
-}
-
-static void fill(struct bench *b, size_t n)
-{
-    b->call++;
-    for (size_t i = 0; i < b->most + 2 * GUARD; i++) {
-        b->memory[i] = -77;
-    }
-    for (size_t i = 0; i < n; i++) {
-        b->data[i] = value(b, i, b->rank);
-    }
-}
-
-static void check_sums(const struct bench *b, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        CHECK_SAYING(b->data[i] == sum(b, i), "%s over %s, %zu floats, at %zu: %g, not %g",
-                     name_of(b), b->group, n, i, (double)b->data[i], (double)sum(b, i));
-    }
-}
-
-static void check_guards(const struct bench *b, size_t n)
-{
-    const float *end = b->memory + b->most + 2 * GUARD;
-
-    for (const float *p = b->memory; p < end; p++) {
-        CHECK_SAYING((p >= b->data && p < b->data + n) || *p == -77,
-                     "%s over %s, %zu floats, wrote at %td", name_of(b), b->group, n, p - b->data);
-    }
-}
-
-static int opened(struct bench *b, int shared, const struct cmn_group *group)
-{
-    size_t floats;
-
-    memset(b, 0, sizeof *b);
-    b->shared = shared;
-    b->group = group->name;
-    b->most = length[LENGTHS - 1];
-    MPI_Comm_rank(group->comm, &b->rank);
-    MPI_Comm_size(group->comm, &b->ranks);
-    floats = b->most + 2 * GUARD;
-    if (!shared) {
-        b->self = cmn_sums_open(group->comm, group->options, 1);
-        b->memory = malloc(floats * sizeof *b->memory);
-    } else if (cmn_shm_open(&b->self, group) || cmn_shm_memory(b->self, floats, &b->memory)) {
-        CHECK_SAYING(0, "%s", cmn_reason());
-        return 0;
-    }
-    for (size_t i = 0; i < floats && shared; i++) {
-        CHECK(b->memory[i] == 0);
-    }
-    CHECK(!shared || (uintptr_t)b->memory % 64 == 0);
-    b->data = b->memory + GUARD;
-    return 1;
-}
-
-static void end(struct bench *b)
-{
-    if (b->shared) {
-        cmn_shm_close(b->self);
-    } else {
-        cmn_sums_close(b->self);
-        free(b->memory);
-    }
-}
-
-static void exercise(int shared, const struct cmn_group *group)
-{
-    struct bench b;
-
-    if (!opened(&b, shared, group)) {
-        return;
-    }
-    for (int i = 0; i < LENGTHS; i++) {
-        for (int call = 0; call < 2; call++) {
-            fill(&b, length[i]);
-            allreduce(&b, length[i]);
-            check_sums(&b, length[i]);
-            check_guards(&b, length[i]);
-        }
-    }
-    end(&b);
-}
-
-/* Ranks of several real nodes share no memory. */
-static int connects(int shared, const char *group)
-{
-    return !shared || top.inter_size == 1 || !strcmp(group, "intra");
-}
-
-WORLD_TEST(groups)
-{
-    struct cmn_group group[] = {
-        {t->world, "world", t, &options},
-        {t->intra, "intra", t, &options},
-        {t->inter, "inter", t, &options},
-    };
-
-    for (int shared = 0; shared < 2; shared++) {
-        for (size_t i = t == &top ? 0 : 1; i < COUNT(group); i++) {
-            struct cmn_group one = group[i];
-            char text[64];
-            snprintf(text, sizeof text, "%s of %s", group[i].name, shape);
-            one.name = text;
-            if (connects(shared, group[i].name)) {
-                exercise(shared, &one);
-            }
-        }
-    }
-}
-
-/* MPI's allreduce with at most so many floats in a call. */
-RANK_TEST(chunks)
-{
-    const size_t chunk[] = {1, 3, 64, 999, 1000, 1001, CMN_MPI_CHUNK};
-    struct cmn_group group = {top.world, "world", &top, &options};
-    struct bench b;
-
-    for (size_t j = 0; j < COUNT(chunk) && opened(&b, 0, &group); j++) {
-        for (int i = 0; i < LENGTHS && length[i] < 1000 * chunk[j]; i++) {
-            fill(&b, length[i]);
-            cmn_mpi_allreduce(b.data, length[i], chunk[j], top.world);
-            check_sums(&b, length[i]);
-            check_guards(&b, length[i]);
-        }
-        end(&b);
-    }
-}
 
 static void ordered(float *data, size_t n, int rank)
 {
@@ -403,7 +236,8 @@ RANK_TEST(two_at_once)
     cmn_sums_close(second);
 }
 
-/* More than the list of sums holds at first, which grows twice; its first ones have ended. */
+/* More than the list of sums holds at first, which grows twice; its first ones have ended. Some are
+ * empty, and end all the same. */
 RANK_TEST(many_at_once)
 {
     enum { MANY = 70, ENDED = 5 };
@@ -411,7 +245,7 @@ RANK_TEST(many_at_once)
     float data[MANY];
 
     for (int i = 0; i < MANY; i++) {
-        struct cmn_sum sum = {.data = &data[i], .n = 1, .dtype = CMN_FP32};
+        struct cmn_sum sum = {.data = &data[i], .n = i % 7 != 3, .dtype = CMN_FP32};
         data[i] = (float)(i * (top.rank + 1));
         cmn_sums_begin(s, &sum);
         if (i + 1 == ENDED) {
@@ -420,8 +254,8 @@ RANK_TEST(many_at_once)
     }
     CHECK(cmn_sums_progress(s, MANY) == MANY);
     for (int i = 0; i < MANY; i++) {
-        CHECK_SAYING(data[i] == (float)(i * top.size * (top.size + 1) / 2), "%d: %g", i,
-                     (double)data[i]);
+        int ranks = i % 7 == 3 ? top.rank + 1 : top.size * (top.size + 1) / 2;
+        CHECK_SAYING(data[i] == (float)(i * ranks), "%d: %g", i, (double)data[i]);
     }
     cmn_sums_close(s);
 }
