@@ -1,5 +1,5 @@
-/* Each algorithm of sums by messages: closed forms, bytes, and the same bits. (Sums in shared memory, and
- * both over groups of ranks: tests/ranks/communicators.) */
+/* Each algorithm of sums by messages: closed forms, bytes, and the same bits. And sums in
+ * shared memory. (Both over each group of ranks: tests/ranks/communicators.) */
 #include "ranks/ranks.h"
 
 #include <math.h>
@@ -196,6 +196,30 @@ RANK_TEST(algorithms)
         stalls(name);
     }
     options.exchange = CMN_EXCHANGE_AUTO;
+}
+
+/* Nothing behind the floats changes. */
+WORLD_TEST(in_shared_memory)
+{
+    static const size_t lengths[] = {0, 1, 17, 1000, 70001};
+    struct cmn_group group = {t->intra, "intra", t, &options};
+    float *x = NULL, mine = (float)(t->intra_rank + 1);
+    float all = (float)(t->intra_size * (t->intra_size + 1) / 2);
+    void *self;
+
+    CHECK(cmn_shm_open(&self, &group) == 0 && cmn_shm_memory(self, 70002, &x) == 0);
+    for (size_t k = 0; k < 2 * COUNT(lengths); k++) {
+        size_t n = lengths[k / 2];
+        for (size_t i = 0; i <= n; i++) {
+            x[i] = (float)(i % 1000 + k) * mine;
+        }
+        cmn_shm_allreduce(self, x, n);
+        for (size_t i = 0; i <= n; i++) {
+            CHECK_SAYING(x[i] == (float)(i % 1000 + k) * (i < n ? all : mine),
+                         "nodes %s, %zu floats, at %zu: %g", shape, n, i, (double)x[i]);
+        }
+    }
+    cmn_shm_close(self);
 }
 
 /* Data elsewhere than in the memory that shm gave is a mistake of the caller. */
