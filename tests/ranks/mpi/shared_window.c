@@ -3,8 +3,6 @@
 #include "ranks/ranks.h"
 #include "folder.h"
 
-#include <signal.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include "mpi/regions.h"
@@ -135,14 +133,9 @@ RANK_TEST(no_memory)
 /* A limit on files is a signal for who passes it; here it is a reason. */
 RANK_TEST(no_file_so_large)
 {
-    struct rlimit now, low;
-
-    getrlimit(RLIMIT_FSIZE, &now);
-    low = now;
-    low.rlim_cur = 1 << 20;
-    setrlimit(RLIMIT_FSIZE, &low);
+    limit_files(1 << 20);
     refused(16 << 20, "ulimit -f");
-    setrlimit(RLIMIT_FSIZE, &now);
+    limit_files(0);
 }
 
 /* One rank alone cannot join: all learn of it. */

@@ -90,19 +90,11 @@ static void updates(const struct layer_case *c, int adam)
     close_rig(&r);
 }
 
-TEST(sgd)
+TEST(rules)
 {
     wrong = 0;
     for (size_t i = 0; i < COUNT(trainable); i++) {
         updates(&trainable[i], 0);
-    }
-    assert_int_equal(wrong, 0);
-}
-
-TEST(adam)
-{
-    wrong = 0;
-    for (size_t i = 0; i < COUNT(trainable); i++) {
         updates(&trainable[i], 1);
     }
     assert_int_equal(wrong, 0);

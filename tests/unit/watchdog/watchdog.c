@@ -34,6 +34,13 @@ static void waits(int i, long stalled)
     snprintf(all[i].phase, sizeof all[i].phase, "the sum of the gradients");
 }
 
+static void all_wait(long stalled)
+{
+    for (int i = 0; i < RANKS; i++) {
+        waits(i, stalled);
+    }
+}
+
 static int diagnosis(void)
 {
     return cmn_diagnose(all, RANKS, LIMIT, said, sizeof said);
@@ -66,13 +73,11 @@ TEST(a_stopped_rank_is_named)
 /* Also when it waits itself: a stopped process does not know. */
 TEST(a_stopped_rank_that_waits_is_named)
 {
-    for (int i = 0; i < RANKS; i++) {
-        waits(i, LIMIT - 300);
-    }
+    all_wait(LIMIT - 300);
     all[1].silent = LIMIT;
     assert_int_equal(diagnosis(), CMN_DIAGNOSED_UNRESPONSIVE);
-    assert_non_null(strstr(
-        said, "rank 1@a is unresponsive in: the sum of the gradients, iteration 120; 3 other"));
+    check_contains(said,
+                   "rank 1@a is unresponsive in: the sum of the gradients, iteration 120; 3 other");
 }
 
 TEST(a_stalled_rank_is_named_with_its_file)
@@ -98,26 +103,20 @@ TEST(ranks_wait_as_long_as_one_makes_progress)
 
 TEST(ranks_that_wait_for_each_other_are_told_apart)
 {
-    for (int i = 0; i < RANKS; i++) {
-        waits(i, LIMIT);
-    }
+    all_wait(LIMIT);
     assert_int_equal(diagnosis(), 0); /* MPI may know the reason */
-    for (int i = 0; i < RANKS; i++) {
-        waits(i, LIMIT + 1000);
-    }
+    all_wait(LIMIT + 1000);
     all[3].exchanges = 6;
     snprintf(all[3].phase, sizeof all[3].phase, "the report of the ranks");
     assert_int_equal(diagnosis(), CMN_DIAGNOSED_UNRESPONSIVE);
-    assert_non_null(strstr(said, "all ranks wait for each other"));
-    assert_non_null(strstr(
-        said, "rank 3@b in: the report of the ranks, iteration 120 (exchange 6, which is behind)"));
+    check_contains(said, "all ranks wait for each other");
+    check_contains(
+        said, "rank 3@b in: the report of the ranks, iteration 120 (exchange 6, which is behind)");
 }
 
 TEST(a_debugger_and_an_end_are_no_fault)
 {
-    for (int i = 0; i < RANKS; i++) {
-        waits(i, LIMIT + 1000);
-    }
+    all_wait(LIMIT + 1000);
     all[2].silent = 10 * LIMIT;
     all[2].state = CMN_RANK_TRACED;
     assert_int_equal(diagnosis(), 0);
@@ -145,7 +144,7 @@ TEST(a_rank_that_stays_behind_in_the_end_of_mpi_is_named)
     all[1].ended = 0;
     all[3].state = CMN_RANK_UNKNOWN;
     assert_int_equal(diagnosis(), CMN_DIAGNOSED_UNRESPONSIVE);
-    assert_non_null(strstr(said, "rank 1@a, rank 2@b do not"));
+    check_contains(said, "rank 1@a, rank 2@b do not");
     all[1].state = CMN_RANK_TRACED;
     assert_int_equal(diagnosis(), 0);
     all[1].state = CMN_RANK_ALIVE;
@@ -168,8 +167,8 @@ TEST(a_host_is_named_once)
               "link to it is cut; 2 other ranks wait for it in: the sum of the gradients");
     all[2].state = all[3].state = CMN_RANK_UNHEARD;
     assert_int_equal(diagnosis(), CMN_DIAGNOSED_UNRESPONSIVE);
-    assert_non_null(strstr(said, "b (rank 2, 3) is unresponsive, though the host answers: all its "
-                                 "ranks are stopped, or have ended"));
+    check_contains(said, "b (rank 2, 3) is unresponsive, though the host answers: all its "
+                         "ranks are stopped, or have ended");
 }
 
 #define CUT " does not answer: the host is dead, or the link to it is cut"
@@ -221,9 +220,8 @@ TEST(of_unknown_ranks_nothing_is_said)
     assert_int_equal(diagnosis(), 0);
     waits(0, LIMIT + 1000);
     assert_int_equal(diagnosis(), CMN_DIAGNOSED_UNRESPONSIVE);
-    assert_non_null(
-        strstr(said, "rank 0@a waits in: the sum of the gradients, iteration 120; rank 1@a has "
-                     "not been heard yet. Another rank is stopped, or its host"));
+    check_contains(said, "rank 0@a waits in: the sum of the gradients, iteration 120; rank 1@a has "
+                         "not been heard yet. Another rank is stopped, or its host");
 }
 
 /* A line has an end, however many ranks there are. */
