@@ -19,8 +19,6 @@ enum { STAND_IN = 1 };
 enum { GUARD = 32 };
 static const float mark = -1234.5F;
 
-static struct cmn_options options;
-
 /* n floats of the GPU; `host` is what the CPU fills, and where results come to. */
 struct gpu_block {
     float *memory, *data; /* the GPU's: data is behind the guard */
@@ -102,8 +100,6 @@ static inline void all_well(void)
     top.device = 0;
 }
 
-static int (*group_of_tests)(void);
-
 static inline int over_the_stand_in(void)
 {
     const char *broken = getenv("GPU_TEST_BREAK"); /* these tests are tested */
@@ -112,15 +108,31 @@ static inline int over_the_stand_in(void)
     fake_start(top.world);
     fake.no_waits = broken && !strcmp(broken, "wait");
     all_well();
-    result = group_of_tests();
+    result = check_run(NULL, NULL);
     fake_end();
     return result;
 }
 
-static inline int gpu_main(int (*run)(void))
-{
-    group_of_tests = run;
-    return ranks_main(over_the_stand_in);
-}
+/* GPU_TEST(name) { … } is a test of all ranks that begins where all is well, and whose end has given
+ * back all that it took of the GPU. */
+#define GPU_TEST(test)                                                              \
+    static void test(void);                                                         \
+    IS_A_TEST(test, test##_on_gpus)                                                 \
+    static void test##_on_gpus(void **state __attribute__((unused)))                \
+    {                                                                               \
+        all_well();                                                                 \
+        test();                                                                     \
+        CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive); \
+        all_well();                                                                 \
+        fail_on_all_ranks();                                                        \
+    }                                                                               \
+    static void test(void)
+
+#undef RANK_TESTS
+#define RANK_TESTS(before, after)             \
+    int main(void)                            \
+    {                                         \
+        return ranks_main(over_the_stand_in); \
+    }
 
 #endif

@@ -2,9 +2,6 @@
  * with gradients' sums under way. */
 #include "gpu/gpu.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "engine/batch_norm.h"
 #include "transports/nccl.h"
 
@@ -60,63 +57,59 @@ static void begin_some(void *gradients, float *sums)
 }
 
 /* Gradients' parts are begun before, between and behind; values come late. */
-static void on_gpus(void **state)
+static void try_less(double less)
 {
-    float want[TURNS * 2 * FILTERS], *values;
+    float want[TURNS * 2 * FILTERS], values[2 * FILTERS];
     struct cmn_group group = {top.world, "world", &top, &options};
     struct gpu_block b, sums;
+    struct cmn_batch_norm *norm;
     void *gradients = NULL;
 
-    (void)state;
-    all_well();
-    for (int less = 0; less < 2; less++) {
-        struct cmn_batch_norm *norm;
-        on_host(want, less);
-        CHECK_SAYING(cmn_nccl_open(&gradients, &group) == 0, "%s", cmn_reason());
-        norm = cmn_batch_norm_open(&top, &options, FILTERS, less);
-        make_block(&b, TURNS * 2 * FILTERS);
-        make_block(&sums, FLOATS * (TURNS + 1));
-        fill_block(&b, 0); /* the guards */
-        fill_block(&sums, top.rank);
-        values = malloc(b.n * sizeof *values);
-        for (int turn = 0; turn < TURNS; turn++) {
-            size_t n = turn % 2 ? FILTERS : 3;
-            float *at = b.data + (size_t)turn * 2 * FILTERS;
-            values_of_turn(values, turn);
-            fake_later(at, values, 2 * FILTERS);
-            begin_some(gradients, sums.data + (size_t)turn * FLOATS);
-            (turn < 2 ? cmn_batch_norm_forward : cmn_batch_norm_backward)(norm, at, at + FILTERS, n,
-                                                                          count_of_turn(turn));
-        }
-        begin_some(gradients, sums.data + (size_t)TURNS * FLOATS);
-        cmn_batch_norm_await(norm);
-        cmn_nccl_end(gradients, NULL, NULL);
-        read_block(&b, "statistics");
-        check_turns(&b, want);
-        read_block(&sums, "sums");
-        for (size_t i = 0; i < sums.n; i++) {
-            CHECK(sums.host[i] == whole(i, 0) * (float)(top.size * (top.size + 1) / 2));
-        }
-        cmn_batch_norm_close(norm);
-        cmn_nccl_close(gradients);
-        free_block(&b);
-        free_block(&sums);
-        free(values);
+    on_host(want, less);
+    CHECK_SAYING(cmn_nccl_open(&gradients, &group) == 0, "%s", cmn_reason());
+    norm = cmn_batch_norm_open(&top, &options, FILTERS, less);
+    make_block(&b, TURNS * 2 * FILTERS);
+    make_block(&sums, FLOATS * (TURNS + 1));
+    fill_block(&b, 0); /* the guards */
+    fill_block(&sums, top.rank);
+    for (int turn = 0; turn < TURNS; turn++) {
+        size_t n = turn % 2 ? FILTERS : 3;
+        float *at = b.data + (size_t)turn * 2 * FILTERS;
+        values_of_turn(values, turn);
+        fake_later(at, values, 2 * FILTERS);
+        begin_some(gradients, sums.data + (size_t)turn * FLOATS);
+        (turn < 2 ? cmn_batch_norm_forward : cmn_batch_norm_backward)(norm, at, at + FILTERS, n,
+                                                                      count_of_turn(turn));
     }
-    CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
-    fail_on_all_ranks();
+    begin_some(gradients, sums.data + (size_t)TURNS * FLOATS);
+    cmn_batch_norm_await(norm);
+    cmn_nccl_end(gradients, NULL, NULL);
+    read_block(&b, "statistics");
+    check_turns(&b, want);
+    read_block(&sums, "sums");
+    for (size_t i = 0; i < sums.n; i++) {
+        CHECK(sums.host[i] == whole(i, 0) * (float)(top.size * (top.size + 1) / 2));
+    }
+    cmn_batch_norm_close(norm);
+    cmn_nccl_close(gradients);
+    free_block(&b);
+    free_block(&sums);
+}
+
+GPU_TEST(as_on_the_host)
+{
+    try_less(0);
+    try_less(1);
 }
 
 /* The host's wait ends where another rank never comes. */
-static void nobody_comes(void **state)
+GPU_TEST(nobody_comes)
 {
     struct cmn_batch_norm *norm;
     struct gpu_block b;
     const char *said;
 
-    (void)state;
     needs_the_stand_in();
-    all_well();
     options.timeout = 1;
     norm = cmn_batch_norm_open(&top, &options, FILTERS, 1);
     make_block(&b, 2 * FILTERS);
@@ -126,21 +119,8 @@ static void nobody_comes(void **state)
     said = fatal_of(cmn_batch_norm_await(norm));
     CHECK(said && check_lost == 1);
     CHECK_SAYING(said && strstr(said, "nccl: cmn_sync_bn: allgather of 601 floats"), "%s", said);
-    fake.stuck = 0;
-    fail_on_all_ranks();
+    cmn_batch_norm_close(norm);
+    free_block(&b);
 }
 
-static int run(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(on_gpus),
-        cmocka_unit_test(nobody_comes),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
-int main(void)
-{
-    return gpu_main(run);
-}
+RANK_TESTS(NULL, NULL)

@@ -9,7 +9,6 @@ static struct cmn_session session;
 
 static void start(void)
 {
-    all_well();
     memset(&session, 0, sizeof session);
     session.topology = top;
     session.options = options;
@@ -32,9 +31,8 @@ static void try_candidate(const char *name, const char *refusal)
     cmn_candidate_close(&k);
 }
 
-static void sums_on_the_gpu(void **state)
+GPU_TEST(sums_on_the_gpu)
 {
-    (void)state;
     start();
     try_candidate("pure_nccl", "");
     try_candidate("hierarchical", "");
@@ -42,16 +40,13 @@ static void sums_on_the_gpu(void **state)
     try_candidate("naive", "");
     try_candidate(CMN_RAW, "it is a measure of the CPU's memory");
     try_candidate(CMN_MEMORY, "it is a measure of the CPU's memory");
-    CHECK_SAYING(fake.alive == 0, "%d things of the GPU were not given back", fake.alive);
-    fail_on_all_ranks();
 }
 
-static void every_communicator_is_tried(void **state)
+GPU_TEST(every_communicator_is_tried)
 {
     struct cmn_trial *trial;
     int trials, works = 0;
 
-    (void)state;
     start();
     trial = cmn_probe_candidates(&session, &trials);
     for (int i = 0; i < trials; i++) {
@@ -62,46 +57,6 @@ static void every_communicator_is_tried(void **state)
     }
     CHECK_SAYING(works >= 4, "only %d work", works);
     free(trial);
-    fail_on_all_ranks();
 }
 
-/* Each rank takes a GPU of its own NUMA node where there is one; what is left goes in order. */
-static void next_to_the_cores(void **state)
-{
-    static const struct {
-        int ranks, gpus, near_rank[4], near_gpu[4], takes[4];
-    } row[] = {
-        {4, 4, {-1, -1, -1, -1}, {0, 0, 1, 1}, {0, 1, 2, 3}}, /* not bound */
-        {4, 4, {1, 0, 1, 0}, {0, 0, 1, 1}, {2, 0, 3, 1}},
-        {3, 4, {1, 1, 1}, {0, 1, 0, 1}, {1, 3, 0}}, /* one finds none of its own */
-        {2, 2, {0, 1}, {-1, -1}, {0, 1}},           /* a machine that does not say */
-        {4, 2, {1, 1, 0, 0}, {0, 1}, {1, 1, 0, 1}}, /* two for each */
-        {2, 1, {0, 0}, {0}, {0, 0}},                /* each rank sees one of its own */
-    };
-
-    (void)state;
-    for (size_t i = 0; i < COUNT(row); i++) {
-        for (int r = 0; r < row[i].ranks; r++) {
-            int takes =
-                cmn_device_near(r, row[i].near_rank, row[i].ranks, row[i].near_gpu, row[i].gpus);
-            CHECK_SAYING(takes == row[i].takes[r], "row %zu, rank %d: %d", i, r, takes);
-        }
-    }
-    fail_on_all_ranks();
-}
-
-static int group(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_on_the_gpu),
-        cmocka_unit_test(every_communicator_is_tried),
-        cmocka_unit_test(next_to_the_cores),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
-int main(void)
-{
-    return gpu_main(group);
-}
+RANK_TESTS(NULL, NULL)

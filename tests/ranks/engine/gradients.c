@@ -30,6 +30,22 @@ static void close_net(void)
     nets_free(net);
 }
 
+/* Where the network is on a GPU its tensors are there, and what is read and set here are copies of the
+ * host's: they come from there, or go there. */
+static void pull(void)
+{
+    for (int kind = CMN_GRADIENT; kind <= CMN_MOMENT; kind++) {
+        cmn_gradients_pull(&g, (enum cmn_tensor_kind)kind);
+    }
+}
+
+static void push(void)
+{
+    for (int kind = CMN_GRADIENT; kind <= CMN_MOMENT; kind++) {
+        cmn_gradients_push(&g, (enum cmn_tensor_kind)kind);
+    }
+}
+
 RANK_TEST(broadcast)
 {
     open_net(NET "adam=1\n" CONV TAIL);
@@ -38,10 +54,13 @@ RANK_TEST(broadcast)
     for (int i = 0; i < g.tensors; i++) {
         (*g.tensor[i].at)[0] = (float)(100 * i + top.rank);
     }
+    push();
     CHECK(top.size == 1 || !same_everywhere(net->layers[0].weights, 54 * sizeof(float)));
     cmn_replicas_broadcast(&g, cmn_net_of(net), &top);
     CHECK(*net->seen == 5000000000UL);
     CHECK(!net->t || *net->t == 40); /* AlexeyAB's tree does not count them */
+    CHECK(same_everywhere(net->layers[0].weights, 54 * sizeof(float))); /* the host's: for files */
+    pull();
     for (int i = 0; i < g.tensors; i++) {
         CHECK_SAYING((*g.tensor[i].at)[0] == (float)(100 * i), "%s", g.tensor[i].name);
         CHECK_SAYING(same_everywhere(*g.tensor[i].at, g.tensor[i].n * sizeof(float)), "%s",
@@ -107,6 +126,7 @@ RANK_TEST(verify)
                 continue;
             }
             *byte ^= top.rank == odd; /* the lowest bit of the last float */
+            push();
             CHECK_SAYING(cmn_replicas_verify(&g, cmn_net_of(net), &top, &bad) == -1, "%s", t->name);
             snprintf(want, sizeof want,
                      "of rank %d@%s differ from those of rank %d@%s, first in %s of layer %d (%s)",
@@ -114,11 +134,13 @@ RANK_TEST(verify)
                      t->layer ? "connected" : "convolutional");
             CHECK_SAYING(strstr(cmn_reason(), want), "not %s: %s", want, cmn_reason());
             *byte ^= top.rank == odd;
+            push();
             CHECK(cmn_replicas_verify(&g, cmn_net_of(net), &top, &bad) == 0);
         }
     }
     net->layers[0].weights[top.size == 1 ? 0 : 50] = INFINITY;
     net->layers[1].biases[0] = NAN;
+    push();
     CHECK(cmn_replicas_verify(&g, cmn_net_of(net), &top, &bad) == 0 && bad.name);
     CHECK(bad.layer == 0 && !strcmp(bad.name, "weights"));
     close_net();
@@ -165,8 +187,10 @@ RANK_TEST(statistics_by_a_tree)
             net->layers[1].rolling_mean[i] = (float)(i - 2 * top.rank);
             net->layers[1].rolling_variance[i] = (float)(i + 4 * top.rank);
         }
+        push();
         received = 0;
         cmn_replicas_average_statistics(&g, &top);
+        pull();
         CHECK_SAYING(top.rank ? received <= rounds * 15 * sizeof(double)
                               : received == rounds * 15 * sizeof(double),
                      "%zu bytes in %zu rounds", received, rounds);
@@ -196,7 +220,9 @@ RANK_TEST(statistics)
             net->layers[0].rolling_variance[i] = (float)(10 * top.rank);
         }
         weight = net->layers[0].weights[0];
+        push();
         cmn_replicas_average_statistics(&g, &top);
+        pull();
         for (int i = 0; i < 3; i++) {
             CHECK(fabs(net->layers[0].rolling_mean[i] - (mean + i)) < 1e-6);
             CHECK_SAYING(fabs(net->layers[0].rolling_variance[i] -
@@ -219,7 +245,9 @@ RANK_TEST(equal_statistics_stay)
     g.images = 7 + top.rank % 2;
     memcpy(net->layers[0].rolling_mean, mean, sizeof mean);
     memcpy(net->layers[0].rolling_variance, variance, sizeof variance);
+    push();
     cmn_replicas_average_statistics(&g, &top);
+    pull();
     CHECK(!memcmp(net->layers[0].rolling_mean, mean, sizeof mean));
     CHECK(!memcmp(net->layers[0].rolling_variance, variance, sizeof variance));
     close_net();
