@@ -39,7 +39,6 @@ static void give_memory(int images)
 
 static void begin(void)
 {
-    all_well();
     net = (network){.gpu_index = 0};
     give_memory(IMAGES);
     CHECK_SAYING(cmn_device_memory(&seen, (size_t)TIMES * WHOLE) == 0, "%s", cmn_reason());
@@ -51,8 +50,6 @@ static void end(void)
     cudaFree(net.input_gpu);
     cudaFree(net.truth_gpu);
     cmn_device_free(seen);
-    CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
-    fail_on_all_ranks();
 }
 
 /* A micro-batch that reads its input and labels, some time later. */
@@ -90,9 +87,8 @@ static void check_seen(int at, int images, int time)
     }
 }
 
-static void arrives(void **state)
+GPU_TEST(arrives)
 {
-    (void)state;
     begin();
     for (int t = 0; t < TIMES; t++) {
         write_and_compute(t, IMAGES);
@@ -145,12 +141,11 @@ static size_t load(int time, int images, int each)
 }
 
 /* As a trainer does: the loader is one batch ahead, and a step has two micro-batches, or three. */
-static void ahead(void **state)
+GPU_TEST(ahead)
 {
     size_t next, number;
     int t = 0;
 
-    (void)state;
     begin();
     CHECK(load(0, 2 * IMAGES, IN) == 0); /* there is no memory yet */
     write_and_compute(t++, IMAGES);
@@ -179,9 +174,8 @@ static void ahead(void **state)
 }
 
 /* Darknet frees what the network has, and takes other memory for it. */
-static void other_size(void **state)
+GPU_TEST(other_size)
 {
-    (void)state;
     begin();
     for (int t = 0; t < 8; t++) {
         int images = 1 + t % IMAGES;
@@ -201,12 +195,11 @@ static void other_size(void **state)
 }
 
 /* What comes back is that of its own time, and its sum; the loss is the mean of two. */
-static void answers(void **state)
+GPU_TEST(answers)
 {
     float cost[2] = {0}, loss = 0, back[4][IN];
     layer layers[2] = {{.cost = &cost[0]}, {.cost = &cost[1]}};
 
-    (void)state;
     begin();
     net.layers = layers;
     net.n = 2;
@@ -230,11 +223,10 @@ static void answers(void **state)
 }
 
 /* Darknet copies then; with memory of its own again the places come with the next size. */
-static void memory_is_missing(void **state)
+GPU_TEST(memory_is_missing)
 {
     struct cmn_host_floats input = {in, IMAGES * IN}, truth = {out, IMAGES * OUT};
 
-    (void)state;
     needs_the_stand_in();
     begin();
     fake.no_memory = 1;
@@ -254,18 +246,4 @@ static void memory_is_missing(void **state)
     end();
 }
 
-static int group(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arrives),           cmocka_unit_test(ahead),
-        cmocka_unit_test(other_size),        cmocka_unit_test(answers),
-        cmocka_unit_test(memory_is_missing),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
-int main(void)
-{
-    return gpu_main(group);
-}
+RANK_TESTS(NULL, NULL)

@@ -185,23 +185,15 @@ static void check(struct convolution *c, int to, int adds, double limit)
     free(found);
 }
 
-static void begin(int bf16)
+/* On a GPU of that compute capability: 7 has no TF32, to which 32 bits would be rounded. */
+static void begin(const char *capability)
 {
-    all_well();
+    setenv("FAKE_CAPABILITY", capability, 1);
     cudaSetDevice(0);
     if (!handle) {
         must(cudnnCreate(&handle));
     }
-    if (bf16) {
-        cmn_gpu_convolution_use_bf16();
-    }
-}
-
-static void end(void)
-{
-    cmn_gpu_convolution_close();
-    CHECK_SAYING(fake.alive == 0, "%d things were not given back", fake.alive);
-    fail_on_all_ranks();
+    cmn_gpu_convolution_use_bf16();
 }
 
 static void try_one(const struct kind *s, int to, double (*factor)(double x), double limit)
@@ -216,23 +208,21 @@ static void try_one(const struct kind *s, int to, double (*factor)(double x), do
 }
 
 /* Each result is within half of a bf16's last bit; a few sums lie on its border. */
-static void rounds(void **state)
+GPU_TEST(rounds)
 {
-    (void)state;
-    begin(1);
+    begin("8");
     for (int i = 0; i < KINDS; i++) {
         for (int to = X; to < OPERANDS; to++) {
             try_one(&kinds[i], to, rounded, 1.001 / 256);
         }
     }
-    end();
+    cmn_gpu_convolution_close();
 }
 
 /* As Darknet's backward pass does: the delta is cast once, for both gradients. */
-static void both_gradients(void **state)
+GPU_TEST(both_gradients)
 {
-    (void)state;
-    begin(1);
+    begin("8");
     for (int i = 0; i < KINDS; i++) {
         struct convolution c;
         open_convolution(&c, &kinds[i]);
@@ -250,36 +240,45 @@ static void both_gradients(void **state)
         check(&c, X, 1, 1.001 / 256);
         close_convolution(&c);
     }
-    end();
+    cmn_gpu_convolution_close();
 }
 
-/* What cuDNN cannot do in bf16 is done in 32 bits, and named once. */
-static void falls_back(void **state)
+/* What cuDNN cannot do in bf16 is done in 32 bits; by its fallbacks it can. */
+GPU_TEST(falls_back)
 {
-    (void)state;
+    static const struct {
+        const char *graphs, *capability;
+        int is_off;
+        double (*factor)(double x), limit;
+    } way[] = {
+        {"FALLBACK", "8", 0, rounded, 1.001 / 256},
+        {"none", "7", 0, as_it_is, 1e-6},
+        {"", "7", 1, as_it_is, 1e-6},
+    };
+
     needs_the_stand_in();
-    for (int way = 0; way < 2; way++) {
-        setenv("FAKE_GRAPHS", way ? "none" : "FALLBACK", 1);
-        setenv("FAKE_CAPABILITY", way ? "7" : "8", 1); /* 7: 32 bits are not rounded to TF32 */
-        begin(1);
-        for (int to = X; to < OPERANDS; to++) {
-            try_one(&kinds[1], to, way ? as_it_is : rounded, way ? 1e-6 : 1.001 / 256);
+    for (size_t i = 0; i < COUNT(way); i++) {
+        setenv("FAKE_GRAPHS", way[i].graphs, 1);
+        begin(way[i].capability);
+        if (way[i].is_off) {
+            cmn_gpu_convolution_close();
         }
-        end();
+        for (int to = X; to < OPERANDS; to++) {
+            try_one(&kinds[1], to, way[i].factor, way[i].limit);
+        }
+        cmn_gpu_convolution_close();
     }
     unsetenv("FAKE_GRAPHS");
-    setenv("FAKE_CAPABILITY", "8", 1);
 }
 
 /* 1 + 2^-7 - 1, where factors of 32 bits give about 2^-8, those of TF32 2^-8. */
-static void rounds_factors(void **state)
+GPU_TEST(rounds_factors)
 {
     const struct kind small = {1, 2, 1, 1, 1, 1, 0, 1};
     struct convolution c;
     float y;
 
-    (void)state;
-    begin(1);
+    begin("8");
     open_convolution(&c, &small);
     c.host[X][0] = 1 + 0x1.1p-8F;
     c.host[X][1] = -1;
@@ -293,16 +292,15 @@ static void rounds_factors(void **state)
     CHECK_SAYING(y == 0x1p-7F, "%.9g", (double)y);
     CHECK(run(&c, Y, &half) == CUDNN_STATUS_NOT_SUPPORTED);
     close_convolution(&c);
-    end();
+    cmn_gpu_convolution_close();
 }
 
 /* A larger one gets its room while the smaller ones' work is queued. */
-static void room_grows(void **state)
+GPU_TEST(room_grows)
 {
     struct convolution c[KINDS];
 
-    (void)state;
-    begin(1);
+    begin("8");
     for (int i = 0; i < KINDS; i++) {
         open_convolution(&c[i], &kinds[i]);
         compute(&c[i], Y, rounded);
@@ -314,55 +312,22 @@ static void room_grows(void **state)
         check(&c[i], Y, 0, 1.001 / 256);
         close_convolution(&c[i]);
     }
-    end();
+    cmn_gpu_convolution_close();
 }
 
-static void is_off(void **state)
-{
-    (void)state;
-    needs_the_stand_in();
-    setenv("FAKE_CAPABILITY", "7", 1); /* without TF32 */
-    begin(0);
-    for (int to = Y; to >= X; to--) {
-        try_one(&kinds[1], to, as_it_is, 1e-6);
-    }
-    setenv("FAKE_CAPABILITY", "8", 1);
-    end();
-}
-
-static void memory_is_missing(void **state)
+GPU_TEST(memory_is_missing)
 {
     struct convolution c;
 
-    (void)state;
     needs_the_stand_in();
-    begin(1);
+    begin("8");
     open_convolution(&c, &kinds[0]);
     fake.no_memory = 1;
     assert_fatal(run(&c, Y, &zero), "cmn_mixed=bf16: ");
     assert_fatal(run(&c, Y, &zero), "floats on the GPU");
     fake.no_memory = 0;
     close_convolution(&c);
-    end();
+    cmn_gpu_convolution_close();
 }
 
-static int group(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rounds),
-        cmocka_unit_test(rounds_factors),
-        cmocka_unit_test(both_gradients),
-        cmocka_unit_test(falls_back),
-        cmocka_unit_test(room_grows),
-        cmocka_unit_test(is_off),
-        cmocka_unit_test(memory_is_missing),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
-int main(void)
-{
-    setenv("FAKE_CAPABILITY", "8", 1);
-    return gpu_main(group);
-}
+RANK_TESTS(NULL, NULL)

@@ -92,38 +92,22 @@ static void try_way(const char *way)
     with_adam = skip_after = 0;
 }
 
-static void as_cpu(void **state)
+RANK_TEST(as_cpu)
 {
-    (void)state;
+    cmn_topology_open(&on_cpu);
+    cmn_topology_open_as(&two_on_cpu, top.rank >= (top.size + 1) / 2);
+    cmn_topology_open_as(&two, top.rank >= (top.size + 1) / 2);
+    on_cpu.device = two_on_cpu.device = -1;
+    two.device = 0;
     for (size_t i = 0; i < COUNT(ways) && !failure[0]; i++) {
         all_well();
         if (!has(ways[i], "nodes") || two.inter_size == 2) {
             try_way(ways[i]);
         }
     }
-    fail_on_all_ranks();
-}
-
-static int group(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_cpu),
-    };
-    int failed;
-
-    cmn_topology_open(&on_cpu);
-    cmn_topology_open_as(&two_on_cpu, top.rank >= (top.size + 1) / 2);
-    cmn_topology_open_as(&two, top.rank >= (top.size + 1) / 2);
-    on_cpu.device = two_on_cpu.device = -1;
-    two.device = 0;
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
     cmn_topology_close(&on_cpu);
     cmn_topology_close(&two_on_cpu);
     cmn_topology_close(&two);
-    return failed;
 }
 
-int main(void)
-{
-    return gpu_main(group);
-}
+RANK_TESTS(NULL, NULL)
