@@ -112,32 +112,33 @@ $(UNIT_TESTS) $(RANK_TESTS) $(HOST_TOOLS): $(B)/tests/%: $(B)/tests/%.o $(B)/lib
 	$(say) LD $@
 	$(Q)$(LINK) $@ $(filter %.o,$^) $(LIBS) $(call flags,link cmocka $(if $(findstring engine/convolution,$@),$(if $(USES_ONEDNN),,libdnnl gomp)))
 
-FAKE_FLAGS = -UONEDNN -DGPU -DCUDNN $(if $(SUFFIX),-DCUDNN_HALF) -DCMN_NCCL -isystem tests/gpu/fake -isystem tests/gpu/fake/$(TREE)
+# Darknet's files, too, are compiled anew where a header of the stand-in has changed: -MD, not -MMD.
+FAKE_FLAGS = -MD -MP -UONEDNN -DGPU -DCUDNN $(if $(SUFFIX),-DCUDNN_HALF) -DCMN_NCCL -isystem tests/gpu/fake -isystem tests/gpu/fake/$(TREE)
 $(eval $(call flags_file,fake,$$(FAKE_FLAGS)))
 $(FAKE_OBJ): $(B)/fake/%.o: %.c $(B)/flags-cmn $(B)/flags-fake | $(DK)/.stamp
 	$(say) CC '$< (stand-in)'
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CMN_FLAGS) $(FAKE_FLAGS) -Itests -MD -MP -c -o $@ $<
+	$(Q)$(CC) $(CMN_FLAGS) $(FAKE_FLAGS) -Itests -c -o $@ $<
 
 $(DK_CPP:%=$(B)/fake/darknet/src/%.o): $(B)/fake/darknet/%.o: $(DK)/%.cpp $(B)/flags-darknet $(B)/flags-fake | $(DK)/.stamp
 	$(say) CXX '$< (stand-in)'
 	@mkdir -p $(@D)
-	$(Q)$(CXX) -std=c++11 $(filter-out $(DK_OWN) -Wno-incompatible-pointer-types,$(DK_FLAGS)) $(FAKE_FLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CXX) -std=c++11 $(filter-out $(DK_OWN) -Wno-incompatible-pointer-types,$(DK_FLAGS)) $(FAKE_FLAGS) -c -o $@ $<
 
 $(filter-out $(DK_CPP:%=$(B)/fake/darknet/src/%.o),$(FAKE_DK) $(FAKE_MAIN)): $(B)/fake/darknet/%.o: $(DK)/%.c $(B)/flags-darknet $(B)/flags-fake | $(DK)/.stamp
 	$(say) CC '$< (stand-in)'
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(DK_FLAGS) $(FAKE_FLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(DK_FLAGS) $(FAKE_FLAGS) -c -o $@ $<
 
 $(B)/fake/without-cudnn/cmn/engine/gpu_convolution.o: cmn/engine/gpu_convolution.c $(B)/flags-cmn $(B)/flags-fake | $(DK)/.stamp
 	$(say) CC '$< (stand-in, without cuDNN)'
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CMN_FLAGS) $(FAKE_FLAGS) -UCUDNN -MD -MP -c -o $@ $<
+	$(Q)$(CC) $(CMN_FLAGS) $(FAKE_FLAGS) -UCUDNN -c -o $@ $<
 
 $(filter $(B)/fake/without-cudnn/darknet/src/%.o,$(filter-out %.cu.o,$(FAKE_BARE))): $(B)/fake/without-cudnn/darknet/%.o: $(DK)/%.c $(B)/flags-darknet $(B)/flags-fake | $(DK)/.stamp
 	$(say) CC '$< (stand-in, without cuDNN)'
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(DK_FLAGS) $(FAKE_FLAGS) -include tests/gpu/fake/without_cudnn.h -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(DK_FLAGS) $(FAKE_FLAGS) -include tests/gpu/fake/without_cudnn.h -c -o $@ $<
 
 # `kernel<<<grid, block>>>(arguments)`, on one line or more, is C++ then (tests/gpu/fake/kernel.h). Some kernels of shortcuts
 # read addresses from the GPU's memory.
@@ -146,7 +147,7 @@ define fake_kernels
 	$(say) CXX '$< (stand-in)'
 	@mkdir -p $(@D)
 	$(Q)sed -E $(FAKE_SED) $< >$(@:.o=.cpp)
-	$(Q)$(CXX) -std=c++17 $(filter-out $(DK_OWN) -Wno-incompatible-pointer-types,$(DK_FLAGS)) $(FAKE_FLAGS) -Itests/gpu/fake -include kernel.h $(1) $(if $(SUFFIX),-fpermissive) -MD -MP -MT $@ -c -o $@ $(@:.o=.cpp)
+	$(Q)$(CXX) -std=c++17 $(filter-out $(DK_OWN) -Wno-incompatible-pointer-types,$(DK_FLAGS)) $(FAKE_FLAGS) -Itests/gpu/fake -include kernel.h $(1) $(if $(SUFFIX),-fpermissive) -MT $@ -c -o $@ $(@:.o=.cpp)
 endef
 $(DK_CUDA:%=$(B)/fake/darknet/src/%.cu.o): $(B)/fake/darknet/%.cu.o: $(DK)/%.cu $(B)/flags-darknet $(B)/flags-fake | $(DK)/.stamp
 	$(fake_kernels)
