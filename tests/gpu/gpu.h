@@ -65,20 +65,6 @@ static inline void read_block(struct gpu_block *b, const char *name)
     memmove(b->host, b->host + GUARD, b->n * sizeof *b->host);
 }
 
-/* One tensor and the metrics, as cmn_gradients lays them out: the metrics at the next cache
- * line. */
-static inline struct cmn_exchange exchange_of(const struct gpu_block *b, struct cmn_span *tensor,
-                                              size_t n)
-{
-    size_t padded = (n + 15) / 16 * 16;
-
-    *tensor = (struct cmn_span){.data = b->data, .n = n};
-    return (struct cmn_exchange){.tensor = tensor,
-                                 .tensors = 1,
-                                 .block = {b->data, padded},
-                                 .metrics = {b->data + padded, 16}};
-}
-
 /* Skips the test on a real GPU: nothing there goes wrong when it is told to. */
 static inline void needs_the_stand_in(void)
 {

@@ -304,16 +304,17 @@ struct one {
     const struct cmn_communicator *c;
     void *self;
     struct gpu_block b;
-    struct cmn_span tensor;
-    struct cmn_exchange x;
+    struct net net;
 };
 
 static void open_one(struct one *o, const char *name, size_t n)
 {
     o->c = cmn_communicator_find(name);
     CHECK_SAYING(o->c->open(&o->self, o->c, &top, &options) == 0, "%s", cmn_reason());
-    make_block(&o->b, (n + 15) / 16 * 16 + 16);
-    o->x = exchange_of(&o->b, &o->tensor, n);
+    forms[0].n = n;
+    lay_out(&o->net, NULL, 1);
+    make_block(&o->b, o->net.floats);
+    lay_out(&o->net, o->b.data, 1);
 }
 
 static void close_one(struct one *o)
@@ -330,7 +331,7 @@ GPU_TEST(sums_over_images)
 
     options.compress = CMN_COMPRESS_FP16;
     open_one(&o, "pure_nccl", 112);
-    o.x.images = 64;
+    o.net.x.images = 64;
     for (int fits = 1; fits >= 0 && top.size > 1; fits--) {
         float *x = &o.b.host[100];
         for (size_t i = 0; i < o.b.n; i++) {
@@ -338,7 +339,7 @@ GPU_TEST(sums_over_images)
         }
         *x = (fits ? 3e6F : 5e6F) / (float)top.size;
         cmn_device_write(o.b.data, o.b.host, o.b.n);
-        o.c->allreduce(o.self, &o.x);
+        o.c->allreduce(o.self, &o.net.x);
         cmn_device_read(o.b.host, o.b.data, o.b.n);
         CHECK_SAYING(fits ? *x > 2.99e6F && *x < 3.01e6F : isinf(*x), "%g", (double)*x);
     }
@@ -354,7 +355,7 @@ GPU_TEST(no_memory_for_16_bits)
     options.compress = CMN_COMPRESS_FP16;
     open_one(&o, "pure_nccl", 112);
     fake.no_memory = 1;
-    said = fatal_of(o.c->allreduce(o.self, &o.x));
+    said = fatal_of(o.c->allreduce(o.self, &o.net.x));
     CHECK_SAYING(said && strstr(said, "cudaMalloc") && !check_lost, "%s", said);
     close_one(&o);
 }
@@ -371,11 +372,11 @@ GPU_TEST(order)
     for (int i = 0; i < TIMES; i++) {
         fill_block(&copy, -1);
         fill_block(&o.b, top.rank);
-        o.c->begin(o.self, &o.x, o.b.n);
+        o.c->begin(o.self, &o.net.x, o.b.n);
         CHECK(o.c->order(o.self) == 1);
         cmn_device_copy(copy.data, o.b.data, copy.n);
         read_block(&copy, o.c->name);
-        o.c->allreduce(o.self, &o.x);
+        o.c->allreduce(o.self, &o.net.x);
         for (size_t j = 0; j < copy.n; j++) {
             CHECK(copy.host[j] == whole(j, 0) * (float)(top.size * (top.size + 1) / 2));
         }
@@ -399,8 +400,8 @@ GPU_TEST(spans)
     before = (int64_t)(cmn_clock() * 1e9);
     for (int step = 0; step < 2; step++) {
         fill_block(&o.b, top.rank);
-        o.c->begin(o.self, &o.x, N / 2);
-        o.c->allreduce(o.self, &o.x);
+        o.c->begin(o.self, &o.net.x, N / 2);
+        o.c->allreduce(o.self, &o.net.x);
     }
     after = (int64_t)(cmn_clock() * 1e9);
     e = cmn_timeline_copy(&n, &lost);
@@ -430,10 +431,10 @@ GPU_TEST(a_copy_does_not_end)
     }
     options.timeout = 1;
     open_one(&o, "flat", 6000);
-    o.c->begin(o.self, &o.x, 0);
+    o.c->begin(o.self, &o.net.x, 0);
     fake.hangs = 1;
     fill_block(&o.b, top.rank);
-    said = fatal_of(o.c->allreduce(o.self, &o.x));
+    said = fatal_of(o.c->allreduce(o.self, &o.net.x));
     CHECK_SAYING(said &&
                      strstr(said, "a copy between GPU and CPU did not end in 1 s (cmn_timeout)"),
                  "%s", said);

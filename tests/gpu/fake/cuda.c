@@ -159,6 +159,13 @@ static cudaError_t result(cudaError_t code)
     return code;
 }
 
+static void *copy_of(const void *from, size_t bytes)
+{
+    void *copy = malloc(bytes + 1);
+
+    return memcpy(copy, from, bytes);
+}
+
 /* ---- memory ---- */
 
 struct block {
@@ -620,39 +627,34 @@ cudaError_t cudaMemset(void *memory, int value, size_t bytes)
     return cudaSuccess;
 }
 
-static int right_kind(const void *to, const void *from, enum cudaMemcpyKind kind)
-{
-    int right;
-
-    fake_lock();
-    right = is_device(to) == (kind != cudaMemcpyDeviceToHost) &&
-            is_device(from) == (kind != cudaMemcpyHostToDevice);
-    fake_unlock();
-    return right;
-}
-
 static int run_copy(struct fake_work *w)
 {
     memcpy(w->to, w->from, w->n);
     return 1;
 }
 
-/* The two sides of a copy; page-locked memory must be one block, too. */
+/* The two sides of a copy. The CPU's is none of the GPU's memory, and page-locked memory must be one
+ * block, too. */
 static void sides(struct fake_work *w, void *to, const void *from, enum cudaMemcpyKind kind,
                   int locked)
 {
+    const void *host = kind == cudaMemcpyDeviceToHost ? to : from;
     const struct block *b;
 
     w->to = kind == cudaMemcpyDeviceToHost ? to : fake_device(to, w->n, w->what);
     w->from = kind == cudaMemcpyHostToDevice ? (void *)from : fake_device(from, w->n, w->what);
-    if (locked && kind != cudaMemcpyDeviceToDevice) {
-        fake_lock();
-        b = block_of(kind == cudaMemcpyDeviceToHost ? to : from, w->n);
-        fake_unlock();
-        if (!b || b->device >= 0) {
-            fake_die("%s of memory that is not page-locked: it would wait", w->what);
-        }
+    if (kind == cudaMemcpyDeviceToDevice) {
+        return;
     }
+    fake_lock();
+    b = block_of(host, locked ? w->n : 0);
+    if ((uintptr_t)host & tag) {
+        fake_die("%s was given the GPU's memory for the CPU's: %p", w->what, host);
+    }
+    if (locked && !b) {
+        fake_die("%s of memory that is not page-locked: it would wait", w->what);
+    }
+    fake_unlock();
 }
 
 /* To the GPU: what was copied to page-locked memory, and comes from there. */
@@ -674,16 +676,12 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     if (bytes == 0) {
         return cudaSuccess;
     }
-    if (!right_kind(to, from, kind)) {
-        return result(cudaErrorInvalidValue);
-    }
     sides(&work, to, from, kind, 0);
     fake_lock();
     s = known(cudaStreamLegacy, work.what);
     at = s->queued + (kind != cudaMemcpyHostToDevice);
     if (kind == cudaMemcpyHostToDevice) {
-        work.room = malloc(bytes);
-        memcpy(work.room, from, bytes);
+        work.room = copy_of(from, bytes);
         work.run = run_staged;
     }
     fake_queue(cudaStreamLegacy, &work);
@@ -703,9 +701,6 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 {
     struct fake_work work = {.run = run_copy, .what = "cudaMemcpyAsync", .n = bytes};
 
-    if (!right_kind(to, from, kind)) {
-        return result(cudaErrorInvalidValue);
-    }
     sides(&work, to, from, kind, 1);
     copies_back += kind == cudaMemcpyDeviceToHost;
     if (kind == cudaMemcpyHostToDevice && stream && stream != cudaStreamLegacy) {
@@ -756,8 +751,7 @@ void fake_later(float *to, const float *from, size_t n)
     struct fake_work work = {.run = run_later, .what = "a late kernel", .n = n * sizeof *to};
 
     work.to = fake_device(to, work.n, work.what);
-    work.room = malloc(work.n + 1);
-    memcpy(work.room, from, work.n);
+    work.room = copy_of(from, work.n);
     fake_queue(cudaStreamLegacy, &work);
 }
 
@@ -977,7 +971,7 @@ void fake_launch(const struct fake_launch *launch)
         return;
     }
     fake_load(launch->name);
-    work.launch = fake_copy_launch(launch);
+    work.launch = copy_of(launch, sizeof *launch);
     fake_queue(launch->stream, &work);
 }
 
@@ -994,8 +988,7 @@ void fake_call(const char *name, void (*run)(void *arguments), const void *argum
 {
     struct fake_work work = {.run = run_call, .what = name, .from = (void *)run};
 
-    work.launch = malloc(bytes);
-    memcpy(work.launch, arguments, bytes);
+    work.launch = copy_of(arguments, bytes);
     fake_queue(cudaStreamLegacy, &work);
 }
 

@@ -4,7 +4,7 @@
  * is shorter than its shape, a workspace that is shorter than said or needed, and an output that
  * lies in an input end the process with a line. An algorithm that does not work says so. A convolution
  * has one type: factors are read in it, multiplied and added up in 32 bits, and the result is rounded to
- * it. None of these works in bf16: that is what graphs are for, on a GPU from Ampere on.
+ * it. bf16 is a matter of graphs, on a GPU from Ampere on.
  *
  * Whoever asks for algorithms is told of six, the fastest first, as cuDNN does: one wants more
  * memory than the GPU has, one does not work, two do, each with its own kind of products (math),
@@ -24,22 +24,22 @@
 #include "cudnn_backend.h"
 #include "fake.h"
 
-enum { NOT_SET, SET, DESTROYED, ALGORITHMS = 6, NCCL_HALF = 6, NCCL_FLOAT = 7, NCCL_BF16 = 9 };
+#define TOO_MUCH 3000000000 /* bytes, more than the GPU has */
+
+enum { NOT_SET, SET, DESTROYED, ALGORITHMS = 6 };
 
 struct fake_dnn {
     int device;
 };
+/* A descriptor begins with its state. That of filters has their number in place of the images'. */
 struct fake_tensor {
     int state, type, n, c, h, w;
 };
 struct fake_filter {
-    int state, type, k, c, h, w;
+    struct fake_tensor as;
 };
 struct fake_convolution {
     int state, pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w, groups, math;
-};
-struct fake_pooling {
-    int state;
 };
 
 /* ---- handles and descriptors: those that were destroyed stay, so that their use is seen ---- */
@@ -64,17 +64,24 @@ const char *cudnnGetErrorString(cudnnStatus_t status)
                                                   : "CUDNN_STATUS_BAD_PARAM";
 }
 
-/* `state` of a descriptor that is to be set, or used. */
-static void require(const int *state, int set, const char *who)
+static void require(const void *descriptor, const char *who)
 {
-    if (!state || *state == DESTROYED || (set && *state != SET)) {
+    const int *state = descriptor;
+
+    if (!state || *state != SET) {
         fake_die("%s was given a descriptor that %s", who,
-                 !state ? "is NULL" : (*state == DESTROYED ? "was destroyed" : "was never set"));
+                 !state                ? "is NULL"
+                 : *state == DESTROYED ? "was destroyed"
+                                       : "was never set");
     }
 }
 
-static void require_positive(const int *numbers, int n, const char *who)
+/* Of a descriptor that is set now, or again. */
+static void require_sizes(const void *descriptor, const int *numbers, int n, const char *who)
 {
+    if (!descriptor || *(const int *)descriptor == DESTROYED) {
+        fake_die("%s was given a descriptor that is NULL, or was destroyed", who);
+    }
     for (int i = 0; i < n; i++) {
         if (numbers[i] < 1) {
             fake_die("%s was given a size of %d", who, numbers[i]);
@@ -82,44 +89,32 @@ static void require_positive(const int *numbers, int n, const char *who)
     }
 }
 
-static void require_type(cudnnDataType_t type, const char *who)
-{
-    if (type != CUDNN_DATA_FLOAT && type != CUDNN_DATA_HALF && type != CUDNN_DATA_BFLOAT16) {
-        fake_die("%s was given a type of %d", who, (int)type);
-    }
-}
-
 static cudnnStatus_t destroy(int *state, const char *who)
 {
-    require(state, 0, who);
+    require_sizes(state, NULL, 0, who);
     *state = DESTROYED;
     return CUDNN_STATUS_SUCCESS;
 }
 
-#define DESCRIPTOR(name, kind)                                        \
-    cudnnStatus_t cudnnCreate##name(cudnn##name##_t *made)            \
-    {                                                                 \
-        *made = calloc(1, sizeof **made);                             \
-        return CUDNN_STATUS_SUCCESS;                                  \
-    }                                                                 \
-    cudnnStatus_t cudnnDestroy##name(cudnn##name##_t it)              \
-    {                                                                 \
-        return destroy(it ? &it->state : NULL, "cudnnDestroy" #name); \
+#define DESCRIPTOR(name)                                   \
+    cudnnStatus_t cudnnCreate##name(cudnn##name##_t *made) \
+    {                                                      \
+        *made = calloc(1, sizeof **made);                  \
+        return CUDNN_STATUS_SUCCESS;                       \
+    }                                                      \
+    cudnnStatus_t cudnnDestroy##name(cudnn##name##_t it)   \
+    {                                                      \
+        return destroy((int *)it, __func__);               \
     }
-DESCRIPTOR(TensorDescriptor, tensor)
-DESCRIPTOR(FilterDescriptor, filter)
-DESCRIPTOR(ConvolutionDescriptor, convolution)
-DESCRIPTOR(PoolingDescriptor, pooling)
+DESCRIPTOR(TensorDescriptor)
+DESCRIPTOR(FilterDescriptor)
+DESCRIPTOR(ConvolutionDescriptor)
 
 cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensor, cudnnTensorFormat_t format,
                                          cudnnDataType_t type, int n, int c, int h, int w)
 {
-    const char *who = "cudnnSetTensor4dDescriptor";
-
     (void)format;
-    require(tensor ? &tensor->state : NULL, 0, who);
-    require_positive((int[]){n, c, h, w}, 4, who);
-    require_type(type, who);
+    require_sizes(tensor, (int[]){n, c, h, w}, 4, __func__);
     *tensor = (struct fake_tensor){SET, (int)type, n, c, h, w};
     return CUDNN_STATUS_SUCCESS;
 }
@@ -127,14 +122,7 @@ cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensor, cudnnTe
 cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filter, cudnnDataType_t type,
                                          cudnnTensorFormat_t format, int k, int c, int h, int w)
 {
-    const char *who = "cudnnSetFilter4dDescriptor";
-
-    (void)format;
-    require(filter ? &filter->state : NULL, 0, who);
-    require_positive((int[]){k, c, h, w}, 4, who);
-    require_type(type, who);
-    *filter = (struct fake_filter){SET, (int)type, k, c, h, w};
-    return CUDNN_STATUS_SUCCESS;
+    return cudnnSetTensor4dDescriptor(&filter->as, format, type, k, c, h, w);
 }
 
 /* Groups and kind of products may be set before the rest, and stay. */
@@ -143,12 +131,10 @@ cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t convo
                                               int dilation_w, cudnnConvolutionMode_t mode,
                                               cudnnDataType_t compute)
 {
-    const char *who = "cudnnSetConvolution2dDescriptor";
     struct fake_convolution *c = convolution;
 
-    require(c ? &c->state : NULL, 0, who);
-    require_positive((int[]){stride_h, stride_w, dilation_h, dilation_w, pad_h + 1, pad_w + 1}, 6,
-                     who);
+    require_sizes(c, (int[]){stride_h, stride_w, dilation_h, dilation_w, pad_h + 1, pad_w + 1}, 6,
+                  __func__);
     *c = (struct fake_convolution){SET,        pad_h,      pad_w,     stride_h, stride_w,
                                    dilation_h, dilation_w, c->groups, c->math};
     return mode == CUDNN_CROSS_CORRELATION && compute == CUDNN_DATA_FLOAT ? CUDNN_STATUS_SUCCESS
@@ -157,8 +143,7 @@ cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t convo
 
 cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t convolution, int groups)
 {
-    require(convolution ? &convolution->state : NULL, 0, "cudnnSetConvolutionGroupCount");
-    require_positive(&groups, 1, "cudnnSetConvolutionGroupCount");
+    require_sizes(convolution, &groups, 1, __func__);
     convolution->groups = groups;
     return CUDNN_STATUS_SUCCESS;
 }
@@ -166,32 +151,20 @@ cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t convolu
 cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t convolution,
                                           cudnnMathType_t math)
 {
-    require(convolution ? &convolution->state : NULL, 0, "cudnnSetConvolutionMathType");
+    require_sizes(convolution, NULL, 0, __func__);
     convolution->math = (int)math;
-    return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t cudnnSetPooling2dDescriptor(cudnnPoolingDescriptor_t pooling, cudnnPoolingMode_t mode,
-                                          cudnnNanPropagation_t nan, int h, int w, int pad_h,
-                                          int pad_w, int stride_h, int stride_w)
-{
-    const char *who = "cudnnSetPooling2dDescriptor";
-
-    (void)mode;
-    (void)nan;
-    require(pooling ? &pooling->state : NULL, 0, who);
-    require_positive((int[]){h, w, stride_h, stride_w, pad_h + 1, pad_w + 1}, 6, who);
-    pooling->state = SET;
     return CUDNN_STATUS_SUCCESS;
 }
 
 /* ---- convolutions ---- */
 
+/* The operands are images, filters, and what becomes of them, or their gradients. An operation computes
+ * that of its number. */
+enum { X, W, Y, OPERANDS };
 enum operation { DATA, FILTER, FORWARD };
 
 struct problem {
-    struct fake_tensor x, y;
-    struct fake_filter w;
+    struct fake_tensor of[OPERANDS];
     struct fake_convolution how;
 };
 
@@ -200,26 +173,27 @@ static int length(int input, int pad, int size, int stride, int dilation)
     return (input + 2 * pad - (dilation * (size - 1) + 1)) / stride + 1;
 }
 
-static struct problem problem_of(const struct fake_tensor *x, const struct fake_filter *w,
+static struct problem problem_of(const struct fake_tensor *x, const struct fake_filter *filter,
                                  const struct fake_convolution *how, const struct fake_tensor *y,
                                  const char *who)
 {
+    const struct fake_tensor *w = &filter->as;
     struct problem p;
     int groups, h, width;
 
-    require(x ? &x->state : NULL, 1, who);
-    require(w ? &w->state : NULL, 1, who);
-    require(how ? &how->state : NULL, 1, who);
-    require(y ? &y->state : NULL, 1, who);
-    p = (struct problem){*x, *y, *w, *how};
+    require(x, who);
+    require(w, who);
+    require(how, who);
+    require(y, who);
+    p = (struct problem){{*x, *w, *y}, *how};
     groups = p.how.groups = how->groups ? how->groups : 1;
     h = length(x->h, how->pad_h, w->h, how->stride_h, how->dilation_h);
     width = length(x->w, how->pad_w, w->w, how->stride_w, how->dilation_w);
-    if (x->c != w->c * groups || w->k % groups || y->n != x->n || y->c != w->k || y->h != h ||
+    if (x->c != w->c * groups || w->n % groups || y->n != x->n || y->c != w->n || y->h != h ||
         y->w != width || x->type != w->type || x->type != y->type) {
         fake_die("%s: %d filters of %d x %d x %d in %d groups do not make of %d x %d x %d images "
                  "%d x %d x %d",
-                 who, w->k, w->c, w->h, w->w, groups, x->c, x->h, x->w, y->c, y->h, y->w);
+                 who, w->n, w->c, w->h, w->w, groups, x->c, x->h, x->w, y->c, y->h, y->w);
     }
     return p;
 }
@@ -229,21 +203,30 @@ static size_t size_of(int type)
     return type == CUDNN_DATA_FLOAT ? sizeof(float) : sizeof(short);
 }
 
-static size_t tensor_bytes(const struct fake_tensor *t)
+static size_t numbers_of(const struct fake_tensor *t)
 {
-    return (size_t)t->n * (size_t)t->c * (size_t)t->h * (size_t)t->w * size_of(t->type);
+    return (size_t)t->n * (size_t)t->c * (size_t)t->h * (size_t)t->w;
 }
 
-static size_t filter_bytes(const struct fake_filter *f)
+static size_t bytes_of(const struct fake_tensor *t)
 {
-    return (size_t)f->k * (size_t)f->c * (size_t)f->h * (size_t)f->w * size_of(f->type);
+    return numbers_of(t) * size_of(t->type);
+}
+
+/* Where the CPU finds a tensor of the GPU's, which must be there. */
+static void *place_of(const void *device, const struct fake_tensor *t, const char *who)
+{
+    if (!device) {
+        fake_die("%s was given NULL for a tensor", who);
+    }
+    return fake_device(device, bytes_of(t), who);
 }
 
 cudnnStatus_t cudnnGetTensor4dDescriptor(const cudnnTensorDescriptor_t tensor,
                                          cudnnDataType_t *type, int *n, int *c, int *h, int *w,
                                          int *n_step, int *c_step, int *h_step, int *w_step)
 {
-    require(tensor ? &tensor->state : NULL, 1, __func__);
+    require(tensor, __func__);
     *type = (cudnnDataType_t)tensor->type;
     *n = tensor->n;
     *c = tensor->c;
@@ -259,14 +242,11 @@ cudnnStatus_t cudnnGetFilter4dDescriptor(const cudnnFilterDescriptor_t filter,
                                          cudnnDataType_t *type, cudnnTensorFormat_t *format, int *k,
                                          int *c, int *h, int *w)
 {
-    require(filter ? &filter->state : NULL, 1, __func__);
-    *type = (cudnnDataType_t)filter->type;
+    int step[4];
+
     *format = CUDNN_TENSOR_NCHW;
-    *k = filter->k;
-    *c = filter->c;
-    *h = filter->h;
-    *w = filter->w;
-    return CUDNN_STATUS_SUCCESS;
+    return cudnnGetTensor4dDescriptor(&filter->as, type, k, c, h, w, &step[0], &step[1], &step[2],
+                                      &step[3]);
 }
 
 cudnnStatus_t cudnnGetConvolution2dDescriptor(const cudnnConvolutionDescriptor_t convolution,
@@ -277,7 +257,7 @@ cudnnStatus_t cudnnGetConvolution2dDescriptor(const cudnnConvolutionDescriptor_t
 {
     const struct fake_convolution *c = convolution;
 
-    require(c ? &c->state : NULL, 1, __func__);
+    require(c, __func__);
     *pad_h = c->pad_h;
     *pad_w = c->pad_w;
     *stride_h = c->stride_h;
@@ -295,108 +275,47 @@ struct algorithm {
     float time;
 };
 
-/* Whether an algorithm with this kind of products does, of those that might. */
-static int works(const struct problem *p, int math, const char *which)
-{
-    return strcmp(which, "none") && (math == CUDNN_TENSOR_OP_MATH || strcmp(which, "tensor")) &&
-           p->x.type != CUDNN_DATA_BFLOAT16;
-}
-
 /* Algorithm 1 with its tensor operations needs a copy of the weights; 0 all that one filter sees of
  * an image. */
 static void algorithms(const struct problem *p, struct algorithm all[ALGORITHMS])
 {
-    enum { FFT = 2, TILING = 4, DIRECT = 3 };
-    static const size_t too_much = 3000000000;
-    const char *which = getenv("FAKE_ALGORITHMS");
-    struct algorithm small = {1, 0, CUDNN_TENSOR_OP_MATH, filter_bytes(&p->w), 0};
-    struct algorithm large = {0, 0, CUDNN_FMA_MATH,
-                              (size_t)p->y.h * (size_t)p->y.w * (size_t)p->w.c * (size_t)p->w.h *
-                                      (size_t)p->w.w * size_of(p->x.type) * 2 +
-                                  filter_bytes(&p->w),
-                              0};
+    enum { DIRECT, SMALL, FFT, OTHER, TILING, NONE = CUDNN_STATUS_NOT_SUPPORTED };
+    const char *variable = getenv("FAKE_ALGORITHMS"), *which = variable ? variable : "";
+    const struct fake_tensor *w = &p->of[W], *y = &p->of[Y];
+    size_t seen = bytes_of(w) / (size_t)w->n * (size_t)y->h * (size_t)y->w;
+    const struct algorithm small = {SMALL, 0, CUDNN_TENSOR_OP_MATH, bytes_of(w), 0};
+    const struct algorithm large = {DIRECT, 0, CUDNN_FMA_MATH, seen * 2 + bytes_of(w), 0};
+    const struct algorithm six[ALGORITHMS] = {
+        {FFT, 0, CUDNN_DEFAULT_MATH, TOO_MUCH, 0},
+        {TILING, NONE, CUDNN_TENSOR_OP_MATH, 0, 0},
+        y->n == 1 ? large : small,
+        y->n == 1 ? small : large,
+        {SMALL, NONE, CUDNN_DEFAULT_MATH, 0, 0},
+        {OTHER, NONE, CUDNN_DEFAULT_MATH, 0, 0},
+    };
 
-    all[0] = (struct algorithm){FFT, 0, CUDNN_DEFAULT_MATH, too_much, 0};
-    all[1] = (struct algorithm){TILING, CUDNN_STATUS_NOT_SUPPORTED, CUDNN_TENSOR_OP_MATH, 0, 0};
-    all[2] = p->x.n == 1 ? large : small;
-    all[3] = p->x.n == 1 ? small : large;
-    all[4] = (struct algorithm){1, CUDNN_STATUS_NOT_SUPPORTED, CUDNN_DEFAULT_MATH, 0, 0};
-    all[5] = (struct algorithm){DIRECT, CUDNN_STATUS_NOT_SUPPORTED, CUDNN_DEFAULT_MATH, 0, 0};
     for (int i = 0; i < ALGORITHMS; i++) {
-        if (!works(p, all[i].math, which ? which : "")) {
-            all[i].status = CUDNN_STATUS_NOT_SUPPORTED;
-        }
+        int works = strcmp(which, "none") &&
+                    (six[i].math == CUDNN_TENSOR_OP_MATH || strcmp(which, "tensor"));
+        all[i] = six[i];
+        all[i].status = works ? six[i].status : NONE;
         all[i].time = all[i].status ? -1 : 0.1F * (float)(i + 1);
     }
 }
 
-/* The one that has this number and the descriptor's kind of products; NULL: it does not work. */
-static const struct algorithm *the_algorithm(const struct problem *p, int algo,
-                                             struct algorithm all[ALGORITHMS])
+/* The one that has this number and the descriptor's kind of products, if that works. */
+static struct algorithm the_algorithm(const struct problem *p, int algo)
 {
+    struct algorithm all[ALGORITHMS];
+
     algorithms(p, all);
     for (int i = 0; i < ALGORITHMS; i++) {
         if (all[i].algo == algo && all[i].math == p->how.math && !all[i].status) {
-            return &all[i];
+            return all[i];
         }
     }
-    return NULL;
+    return (struct algorithm){.status = CUDNN_STATUS_NOT_SUPPORTED};
 }
-
-static cudnnStatus_t workspace(const struct problem *p, int algo, size_t *bytes)
-{
-    struct algorithm all[ALGORITHMS];
-    const struct algorithm *it = the_algorithm(p, algo, all);
-
-    *bytes = it ? it->memory : 0;
-    return it ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
-}
-
-#define FINDERS(which, kind, a, b, d, x, w, y)                                                   \
-    cudnnStatus_t cudnnGetConvolution##which##AlgorithmMaxCount(cudnnHandle_t handle, int *most) \
-    {                                                                                            \
-        fake_require_device(handle->device, "cudnnGetConvolution" #which "AlgorithmMaxCount");   \
-        *most = 2 * ALGORITHMS;                                                                  \
-        return CUDNN_STATUS_SUCCESS;                                                             \
-    }                                                                                            \
-    cudnnStatus_t cudnnGetConvolution##which##Algorithm_v7(                                      \
-        cudnnHandle_t handle, a first, b second, cudnnConvolutionDescriptor_t convolution,       \
-        d third, int most, int *n, kind##AlgoPerf_t *found)                                      \
-    {                                                                                            \
-        const char *who = "cudnnGetConvolution" #which "Algorithm_v7";                           \
-        struct problem p = problem_of(x, w, convolution, y, who);                                \
-        struct algorithm all[ALGORITHMS];                                                        \
-                                                                                                 \
-        fake_require_device(handle->device, who);                                                \
-        algorithms(&p, all);                                                                     \
-        for (*n = 0; *n < most && *n < ALGORITHMS; ++*n) {                                       \
-            const struct algorithm *it = &all[*n];                                               \
-            found[*n] = (kind##AlgoPerf_t){                                                      \
-                (kind##Algo_t)it->algo, (cudnnStatus_t)it->status, it->time, it->memory,         \
-                CUDNN_DETERMINISTIC,    (cudnnMathType_t)it->math, {0}};                         \
-        }                                                                                        \
-        return CUDNN_STATUS_SUCCESS;                                                             \
-    }                                                                                            \
-    cudnnStatus_t cudnnGetConvolution##which##WorkspaceSize(                                     \
-        cudnnHandle_t handle, a first, b second, cudnnConvolutionDescriptor_t convolution,       \
-        d third, kind##Algo_t algo, size_t *bytes)                                               \
-    {                                                                                            \
-        const char *who = "cudnnGetConvolution" #which "WorkspaceSize";                          \
-        struct problem p = problem_of(x, w, convolution, y, who);                                \
-                                                                                                 \
-        fake_require_device(handle->device, who);                                                \
-        return workspace(&p, (int)algo, bytes);                                                  \
-    }
-FINDERS(Forward, cudnnConvolutionFwd, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,
-        cudnnTensorDescriptor_t, first, second, third)
-FINDERS(BackwardData, cudnnConvolutionBwdData, cudnnFilterDescriptor_t, cudnnTensorDescriptor_t,
-        cudnnTensorDescriptor_t, third, first, second)
-FINDERS(BackwardFilter, cudnnConvolutionBwdFilter, cudnnTensorDescriptor_t, cudnnTensorDescriptor_t,
-        cudnnFilterDescriptor_t, first, third, second)
-
-/* The operands are images, filters, and what becomes of them, or their gradients. An operation computes
- * that of its number. */
-enum { X, W, Y, OPERANDS };
 
 struct convolution {
     enum operation operation;
@@ -408,34 +327,27 @@ struct convolution {
     int channels_last; /* in memory */
 };
 
-static int nccl_type(int type)
-{
-    return type == CUDNN_DATA_HALF ? NCCL_HALF
-                                   : (type == CUDNN_DATA_BFLOAT16 ? NCCL_BF16 : NCCL_FLOAT);
-}
-
 /* A copy of n numbers as floats, or n zeros. */
 static float *floats(const void *from, size_t n, int type)
 {
     float *to = calloc(n + 1, sizeof *to);
 
     for (size_t i = 0; from && i < n; i++) {
-        to[i] = fake_widen(from, i, nccl_type(type));
+        to[i] = fake_widen(from, i, type);
     }
     return to;
 }
 
-/* The same numbers in the other order of channels (c) and pixels; frees x. */
-static float *reordered(float *x, size_t n, int c, int pixels, int to_first)
+/* The same numbers in the other order of channels and pixels; frees x. */
+static float *reordered(float *x, const struct fake_tensor *t, int to_first)
 {
+    size_t n = numbers_of(t), channels = (size_t)t->c, pixels = (size_t)t->h * (size_t)t->w;
     float *to = calloc(n + 1, sizeof *to);
-    size_t image = (size_t)c * (size_t)pixels;
 
     for (size_t i = 0; i < n; i++) {
-        size_t first = i % image,
-               last = first % (size_t)pixels * (size_t)c + first / (size_t)pixels;
-        size_t base = i - first;
-        to[to_first ? i : base + last] = x[to_first ? base + last : i];
+        size_t in_image = i % (channels * pixels);
+        size_t last = i - in_image + in_image % pixels * channels + in_image / pixels;
+        to[to_first ? i : last] = x[to_first ? last : i];
     }
     free(x);
     return to;
@@ -463,8 +375,8 @@ static void round_to_tf32(float *x, size_t n)
 static void blend(void *to, const float *result, size_t n, int type, float alpha, float beta)
 {
     for (size_t i = 0; i < n; i++) {
-        float old = beta == 0 ? 0 : beta * fake_widen(to, i, nccl_type(type));
-        fake_narrow(to, i, alpha * result[i] + old, nccl_type(type));
+        float old = beta == 0 ? 0 : beta * fake_widen(to, i, type);
+        fake_narrow(to, i, alpha * result[i] + old, type);
     }
 }
 
@@ -472,20 +384,21 @@ static void blend(void *to, const float *result, size_t n, int type, float alpha
 static void columns(const struct problem *p, float *image, float *column, int back)
 {
     const struct fake_convolution *c = &p->how;
+    const struct fake_tensor *x = &p->of[X], *w = &p->of[W], *y = &p->of[Y];
     size_t at = 0;
 
-    for (int k = 0; k < p->w.c * p->w.h * p->w.w; k++) {
-        int down = k / p->w.w % p->w.h * c->dilation_h - c->pad_h;
-        int across = k % p->w.w * c->dilation_w - c->pad_w;
-        float *plane = image + (size_t)(k / p->w.w / p->w.h) * (size_t)(p->x.h * p->x.w);
-        for (int i = 0; i < p->y.h; i++) {
-            for (int j = 0; j < p->y.w; j++, at++) {
-                int row = i * c->stride_h + down, x = j * c->stride_w + across;
-                int inside = row >= 0 && row < p->x.h && x >= 0 && x < p->x.w;
+    for (int k = 0; k < w->c * w->h * w->w; k++) {
+        int down = k / w->w % w->h * c->dilation_h - c->pad_h;
+        int across = k % w->w * c->dilation_w - c->pad_w;
+        float *plane = image + (size_t)(k / w->w / w->h) * (size_t)(x->h * x->w);
+        for (int i = 0; i < y->h; i++) {
+            for (int j = 0; j < y->w; j++, at++) {
+                int row = i * c->stride_h + down, place = j * c->stride_w + across;
+                int inside = row >= 0 && row < x->h && place >= 0 && place < x->w;
                 if (!back) {
-                    column[at] = inside ? plane[row * p->x.w + x] : 0;
+                    column[at] = inside ? plane[row * x->w + place] : 0;
                 } else if (inside) {
-                    plane[row * p->x.w + x] += column[at];
+                    plane[row * x->w + place] += column[at];
                 }
             }
         }
@@ -494,12 +407,13 @@ static void columns(const struct problem *p, float *image, float *column, int ba
 
 static void multiply(const struct problem *p, enum operation operation, float *const number[])
 {
-    int groups = p->how.groups, m = p->w.k / groups, k = p->w.c * p->w.h * p->w.w;
-    int n = p->y.h * p->y.w;
+    const struct fake_tensor *x = &p->of[X], *w = &p->of[W], *y = &p->of[Y];
+    int groups = p->how.groups, m = w->n / groups, k = w->c * w->h * w->w;
+    int n = y->h * y->w;
     float *column = malloc(sizeof *column * (size_t)k * (size_t)n);
 
-    for (int i = 0; i < p->x.n * groups; i++) {
-        float *image = number[X] + (size_t)i * (size_t)(p->w.c * p->x.h * p->x.w);
+    for (int i = 0; i < x->n * groups; i++) {
+        float *image = number[X] + (size_t)i * (size_t)(w->c * x->h * x->w);
         float *out = number[Y] + (size_t)i * (size_t)(m * n);
         float *weights = number[W] + (size_t)(i % groups) * (size_t)(m * k);
         if (operation == DATA) {
@@ -523,29 +437,23 @@ static void multiply(const struct problem *p, enum operation operation, float *c
 static void run_convolution(void *arguments)
 {
     struct convolution *c = arguments;
-    const struct problem *p = &c->p;
-    const int channels[] = {p->x.c, p->w.c, p->y.c}, type = p->x.type, to = (int)c->operation;
-    const int pixels[] = {p->x.h * p->x.w, p->w.h * p->w.w, p->y.h * p->y.w};
-    const size_t n[] = {tensor_bytes(&p->x) / size_of(type), filter_bytes(&p->w) / size_of(type),
-                        tensor_bytes(&p->y) / size_of(type)};
+    const struct fake_tensor *of = c->p.of;
+    const int type = of[X].type, to = (int)c->operation;
     float *number[OPERANDS];
 
     for (int i = 0; i < OPERANDS; i++) {
-        number[i] = floats(i == to ? NULL : c->operand[i], n[i], type);
-        number[i] =
-            c->channels_last ? reordered(number[i], n[i], channels[i], pixels[i], 1) : number[i];
+        number[i] = floats(i == to ? NULL : c->operand[i], numbers_of(&of[i]), type);
+        number[i] = c->channels_last ? reordered(number[i], &of[i], 1) : number[i];
         if (c->tf32) {
-            round_to_tf32(number[i], n[i]);
+            round_to_tf32(number[i], numbers_of(&of[i]));
         }
     }
     if (c->workspace) {
         memset(c->workspace, 0xff, c->needed);
     }
-    multiply(p, c->operation, number);
-    if (c->channels_last) {
-        number[to] = reordered(number[to], n[to], channels[to], pixels[to], 0);
-    }
-    blend(c->operand[to], number[to], n[to], type, c->alpha, c->beta);
+    multiply(&c->p, c->operation, number);
+    number[to] = c->channels_last ? reordered(number[to], &of[to], 0) : number[to];
+    blend(c->operand[to], number[to], numbers_of(&of[to]), type, c->alpha, c->beta);
     for (int i = 0; i < OPERANDS; i++) {
         free(number[i]);
     }
@@ -563,21 +471,18 @@ static cudnnStatus_t queue(struct convolution *c, const char *who, const void *x
                            const void *y, void *space, size_t bytes)
 {
     const void *given[] = {x, w, y};
-    const size_t of[] = {tensor_bytes(&c->p.x), filter_bytes(&c->p.w), tensor_bytes(&c->p.y)};
+    const struct fake_tensor *of = c->p.of;
     const int to = (int)c->operation;
 
     c->workspace = fake_device(space, bytes, who);
     for (int i = 0; i < OPERANDS; i++) {
-        c->operand[i] = fake_device(given[i], of[i], who);
-        if (!given[i]) {
-            fake_die("%s was given NULL for a tensor", who);
-        }
+        c->operand[i] = place_of(given[i], &of[i], who);
     }
     for (int i = 0; i < OPERANDS; i++) {
         if (i != to) {
-            refuse_overlap(c->operand[to], of[to], c->operand[i], of[i], who);
+            refuse_overlap(c->operand[to], bytes_of(&of[to]), c->operand[i], bytes_of(&of[i]), who);
         }
-        refuse_overlap(c->workspace, c->needed, c->operand[i], of[i], who);
+        refuse_overlap(c->workspace, c->needed, c->operand[i], bytes_of(&of[i]), who);
     }
     fake_load(who);
     fake_call(who, run_convolution, c, sizeof *c);
@@ -590,64 +495,76 @@ static cudnnStatus_t convolve(enum operation operation, const char *who, cudnnHa
                               size_t bytes)
 {
     struct convolution c = {.operation = operation, .p = *p};
-    struct algorithm all[ALGORITHMS];
-    const struct algorithm *it = the_algorithm(p, algo, all);
+    const struct algorithm it = the_algorithm(p, algo);
 
     fake_require_device(handle->device, who);
     c.alpha = *(const float *)alpha;
     c.beta = *(const float *)beta;
-    if (!it) {
+    if (it.status) {
         return CUDNN_STATUS_NOT_SUPPORTED;
     }
-    if (bytes < it->memory || (it->memory && !space)) {
+    if (bytes < it.memory || (it.memory && !space)) {
         fake_die("%s: algorithm %d with math %d needs a workspace of %zu bytes, and was given %zu",
-                 who, algo, it->math, it->memory, space ? bytes : 0);
+                 who, algo, it.math, it.memory, space ? bytes : 0);
     }
-    c.needed = it->memory;
-    c.tf32 = p->x.type == CUDNN_DATA_FLOAT && it->math != CUDNN_FMA_MATH && has_tf32();
+    c.needed = it.memory;
+    c.tf32 = p->of[X].type == CUDNN_DATA_FLOAT && it.math != CUDNN_FMA_MATH && has_tf32();
     return queue(&c, who, x, w, y, space, bytes);
 }
-cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha,
-                                      cudnnTensorDescriptor_t x_shape, const void *x,
-                                      cudnnFilterDescriptor_t w_shape, const void *w,
-                                      cudnnConvolutionDescriptor_t convolution,
-                                      cudnnConvolutionFwdAlgo_t algo, void *workspace_,
-                                      size_t bytes, const void *beta,
-                                      cudnnTensorDescriptor_t y_shape, void *y)
-{
-    struct problem p = problem_of(x_shape, w_shape, convolution, y_shape, __func__);
 
-    return convolve(FORWARD, __func__, handle, alpha, beta, &p, (int)algo, x, w, y, workspace_,
-                    bytes);
-}
-
-cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void *alpha,
-                                           cudnnFilterDescriptor_t w_shape, const void *w,
-                                           cudnnTensorDescriptor_t dy_shape, const void *dy,
-                                           cudnnConvolutionDescriptor_t convolution,
-                                           cudnnConvolutionBwdDataAlgo_t algo, void *workspace_,
-                                           size_t bytes, const void *beta,
-                                           cudnnTensorDescriptor_t dx_shape, void *dx)
-{
-    struct problem p = problem_of(dx_shape, w_shape, convolution, dy_shape, __func__);
-
-    return convolve(DATA, __func__, handle, alpha, beta, &p, (int)algo, dx, w, dy, workspace_,
-                    bytes);
-}
-
-cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *alpha,
-                                             cudnnTensorDescriptor_t x_shape, const void *x,
-                                             cudnnTensorDescriptor_t dy_shape, const void *dy,
-                                             cudnnConvolutionDescriptor_t convolution,
-                                             cudnnConvolutionBwdFilterAlgo_t algo, void *workspace_,
-                                             size_t bytes, const void *beta,
-                                             cudnnFilterDescriptor_t dw_shape, void *dw)
-{
-    struct problem p = problem_of(x_shape, dw_shape, convolution, dy_shape, __func__);
-
-    return convolve(FILTER, __func__, handle, alpha, beta, &p, (int)algo, x, dw, dy, workspace_,
-                    bytes);
-}
+/* The parameters that are x, w and y. */
+#define CONVOLUTION(operation, which, kind, a, b, d, x, w, y)                                    \
+    cudnnStatus_t cudnnGetConvolution##which##AlgorithmMaxCount(cudnnHandle_t handle, int *most) \
+    {                                                                                            \
+        fake_require_device(handle->device, __func__);                                           \
+        *most = 2 * ALGORITHMS;                                                                  \
+        return CUDNN_STATUS_SUCCESS;                                                             \
+    }                                                                                            \
+    cudnnStatus_t cudnnGetConvolution##which##Algorithm_v7(                                      \
+        cudnnHandle_t handle, a first, b second, cudnnConvolutionDescriptor_t convolution,       \
+        d third, int most, int *n, kind##AlgoPerf_t *found)                                      \
+    {                                                                                            \
+        struct problem p = problem_of(x, w, convolution, y, __func__);                           \
+        struct algorithm all[ALGORITHMS];                                                        \
+                                                                                                 \
+        fake_require_device(handle->device, __func__);                                           \
+        algorithms(&p, all);                                                                     \
+        for (*n = 0; *n < most && *n < ALGORITHMS; ++*n) {                                       \
+            const struct algorithm *it = &all[*n];                                               \
+            found[*n] = (kind##AlgoPerf_t){                                                      \
+                (kind##Algo_t)it->algo, (cudnnStatus_t)it->status, it->time, it->memory,         \
+                CUDNN_DETERMINISTIC,    (cudnnMathType_t)it->math, {0}};                         \
+        }                                                                                        \
+        return CUDNN_STATUS_SUCCESS;                                                             \
+    }                                                                                            \
+    cudnnStatus_t cudnnGetConvolution##which##WorkspaceSize(                                     \
+        cudnnHandle_t handle, a first, b second, cudnnConvolutionDescriptor_t convolution,       \
+        d third, kind##Algo_t algo, size_t *bytes)                                               \
+    {                                                                                            \
+        struct problem p = problem_of(x, w, convolution, y, __func__);                           \
+        struct algorithm it;                                                                     \
+                                                                                                 \
+        fake_require_device(handle->device, __func__);                                           \
+        it = the_algorithm(&p, (int)algo);                                                       \
+        *bytes = it.memory;                                                                      \
+        return (cudnnStatus_t)it.status;                                                         \
+    }                                                                                            \
+    cudnnStatus_t cudnnConvolution##which(                                                       \
+        cudnnHandle_t handle, const void *alpha, a first, const void *first_data, b second,      \
+        const void *second_data, cudnnConvolutionDescriptor_t convolution, kind##Algo_t algo,    \
+        void *space, size_t bytes, const void *beta, d third, void *third_data)                  \
+    {                                                                                            \
+        struct problem p = problem_of(x, w, convolution, y, __func__);                           \
+                                                                                                 \
+        return convolve(operation, __func__, handle, alpha, beta, &p, (int)algo, x##_data,       \
+                        w##_data, y##_data, space, bytes);                                       \
+    }
+CONVOLUTION(FORWARD, Forward, cudnnConvolutionFwd, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,
+            cudnnTensorDescriptor_t, first, second, third)
+CONVOLUTION(DATA, BackwardData, cudnnConvolutionBwdData, cudnnFilterDescriptor_t,
+            cudnnTensorDescriptor_t, cudnnTensorDescriptor_t, third, first, second)
+CONVOLUTION(FILTER, BackwardFilter, cudnnConvolutionBwdFilter, cudnnTensorDescriptor_t,
+            cudnnTensorDescriptor_t, cudnnFilterDescriptor_t, first, third, second)
 
 struct biases {
     struct fake_tensor shape; /* of dy */
@@ -659,7 +576,7 @@ static void run_biases(void *arguments)
 {
     const struct biases *b = arguments;
     const struct fake_tensor *t = &b->shape;
-    size_t plane = (size_t)t->h * (size_t)t->w, n = (size_t)t->n * (size_t)t->c * plane;
+    size_t plane = (size_t)t->h * (size_t)t->w, n = numbers_of(t);
     float *dy = floats(b->dy, n, t->type), *sum = floats(NULL, (size_t)t->c, t->type);
 
     for (size_t i = 0; i < n; i++) {
@@ -679,19 +596,16 @@ cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t handle, const void *alp
     struct biases b = {.alpha = *(const float *)alpha, .beta = *(const float *)beta};
 
     fake_require_device(handle->device, __func__);
-    require(y ? &y->state : NULL, 1, __func__);
-    require(d ? &d->state : NULL, 1, __func__);
+    require(y, __func__);
+    require(d, __func__);
     if (d->n != 1 || d->c != y->c || d->h != 1 || d->w != 1 || d->type != y->type) {
         fake_die("%s: images of %d channels do not have %d x %d x %d x %d biases", __func__, y->c,
                  d->n, d->c, d->h, d->w);
     }
     b.shape = *y;
-    b.dy = fake_device(dy, tensor_bytes(y), __func__);
-    b.db = fake_device(db, tensor_bytes(d), __func__);
-    if (!b.dy || !b.db) {
-        fake_die("%s was given NULL for a tensor", __func__);
-    }
-    refuse_overlap(b.db, tensor_bytes(d), b.dy, tensor_bytes(y), __func__);
+    b.dy = place_of(dy, y, __func__);
+    b.db = place_of(db, d, __func__);
+    refuse_overlap(b.db, bytes_of(d), b.dy, bytes_of(y), __func__);
     fake_load(__func__);
     fake_call(__func__, run_biases, &b, sizeof b);
     return CUDNN_STATUS_SUCCESS;
@@ -728,7 +642,7 @@ static void run_normalisation(void *arguments)
 {
     const struct normalisation *b = arguments;
     const struct fake_tensor *t = &b->shape;
-    size_t plane = (size_t)t->h * (size_t)t->w, n = (size_t)t->n * (size_t)t->c * plane;
+    size_t plane = (size_t)t->h * (size_t)t->w, n = numbers_of(t);
     float *x = floats(b->x, n, t->type), *dy = floats(b->dy, n, t->type), *y = floats(NULL, n, 0);
     double count = (double)t->n * (double)plane, *sum = calloc((size_t)t->c, sizeof *sum),
            *product = calloc((size_t)t->c, sizeof *product);
@@ -775,29 +689,24 @@ static struct normalisation normalisation_of(cudnnHandle_t handle, const void *a
                                              const void *inverse, const char *who)
 {
     struct normalisation b = {.epsilon = epsilon};
-    size_t bytes;
 
     fake_require_device(handle->device, who);
-    require(x_shape ? &x_shape->state : NULL, 1, who);
-    require(y_shape ? &y_shape->state : NULL, 1, who);
-    require(channels ? &channels->state : NULL, 1, who);
+    require(x_shape, who);
+    require(y_shape, who);
+    require(channels, who);
     if (memcmp(x_shape, y_shape, sizeof *x_shape) || channels->n != 1 ||
         channels->c != x_shape->c || channels->h != 1 || channels->w != 1 ||
         channels->type != CUDNN_DATA_FLOAT || epsilon < 0) {
         fake_die("%s: shapes that do not fit one another, or an epsilon of %g", who, epsilon);
     }
-    bytes = tensor_bytes(channels);
     b.shape = *x_shape;
     b.alpha = *(const float *)alpha;
     b.beta = *(const float *)beta;
-    b.x = fake_device(x, tensor_bytes(x_shape), who);
-    b.y = fake_device(y, tensor_bytes(y_shape), who);
-    b.scale = fake_device(scale, bytes, who);
-    b.mean = fake_device(mean, bytes, who);
-    b.inverse = fake_device(inverse, bytes, who);
-    if (!b.x || !b.y || !b.scale || !b.mean || !b.inverse) {
-        fake_die("%s was given NULL for a tensor", who);
-    }
+    b.x = place_of(x, x_shape, who);
+    b.y = place_of(y, y_shape, who);
+    b.scale = place_of(scale, channels, who);
+    b.mean = place_of(mean, channels, who);
+    b.inverse = place_of(inverse, channels, who);
     return b;
 }
 
@@ -810,15 +719,11 @@ cudnnStatus_t cudnnBatchNormalizationForwardTraining(
 {
     struct normalisation b = normalisation_of(handle, alpha, beta, x_shape, x, y_shape, y, channels,
                                               scale, epsilon, saved_mean, saved_inverse, __func__);
-    size_t bytes = tensor_bytes(channels);
 
     b.factor = factor;
-    b.bias = fake_device(bias, bytes, __func__);
-    b.running_mean = fake_device(running_mean, bytes, __func__);
-    b.running_variance = fake_device(running_variance, bytes, __func__);
-    if (!b.bias || !b.running_mean || !b.running_variance) {
-        fake_die("%s was given NULL for statistics", __func__);
-    }
+    b.bias = place_of(bias, channels, __func__);
+    b.running_mean = place_of(running_mean, channels, __func__);
+    b.running_variance = place_of(running_variance, channels, __func__);
     fake_load(__func__);
     fake_call(__func__, run_normalisation, &b, sizeof b);
     return mode == CUDNN_BATCHNORM_SPATIAL ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
@@ -834,16 +739,15 @@ cudnnStatus_t cudnnBatchNormalizationBackward(
     struct normalisation b =
         normalisation_of(handle, alpha, beta, x_shape, x, dx_shape, dx, channels, scale, epsilon,
                          saved_mean, saved_inverse, __func__);
-    size_t bytes = tensor_bytes(channels);
 
-    require(dy_shape ? &dy_shape->state : NULL, 1, __func__);
+    require(dy_shape, __func__);
     b.alpha_sums = *(const float *)alpha_sums;
     b.beta_sums = *(const float *)beta_sums;
-    b.d_scale = fake_device(d_scale, bytes, __func__);
-    b.d_bias = fake_device(d_bias, bytes, __func__);
-    b.dy = fake_device(dy, tensor_bytes(dy_shape), __func__);
-    if (memcmp(x_shape, dy_shape, sizeof *x_shape) || !b.dy || !b.d_scale || !b.d_bias) {
-        fake_die("%s: the gradients have another shape than the images, or none", __func__);
+    b.d_scale = place_of(d_scale, channels, __func__);
+    b.d_bias = place_of(d_bias, channels, __func__);
+    b.dy = place_of(dy, dy_shape, __func__);
+    if (memcmp(x_shape, dy_shape, sizeof *x_shape)) {
+        fake_die("%s: the gradients have another shape than the images", __func__);
     }
     fake_load(__func__);
     fake_call(__func__, run_normalisation, &b, sizeof b);
@@ -859,7 +763,7 @@ cudnnStatus_t cudnnBatchNormalizationBackward(
 enum { ATTRIBUTES = 12, WIDEST = 16, NO_PLAN = 0, TOO_LARGE, WORKS, PROPOSED };
 
 struct fake_part {
-    int type, state, proposal, n;
+    int state, type, proposal, n;
     cudnnBackendDescriptor_t graph;
     struct {
         int name, type;
@@ -901,7 +805,7 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t it,
                  (int)name, it->type);
     }
     if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
-        require(&(*(const cudnnBackendDescriptor_t *)values)->state, 1, __func__);
+        require(*(const cudnnBackendDescriptor_t *)values, __func__);
     }
     it->attribute[it->n].name = (int)name;
     it->attribute[it->n].type = (int)type;
@@ -936,11 +840,11 @@ static cudnnBackendDescriptor_t part_of(cudnnBackendDescriptor_t of, int name)
     cudnnBackendDescriptor_t it =
         *(const cudnnBackendDescriptor_t *)attribute(of, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1);
 
-    require(&it->state, 1, "a graph");
+    require(it, "a graph");
     return it;
 }
 
-static void read_tensor(cudnnBackendDescriptor_t it, int64_t name, int size[4])
+static struct fake_tensor read_tensor(cudnnBackendDescriptor_t it, int64_t name)
 {
     const int64_t *n = numbers(it, CUDNN_ATTR_TENSOR_DIMENSIONS, 4);
     const int64_t *step = numbers(it, CUDNN_ATTR_TENSOR_STRIDES, 4);
@@ -951,86 +855,61 @@ static void read_tensor(cudnnBackendDescriptor_t it, int64_t name, int size[4])
         *numbers(it, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 1) != 16) {
         fake_die("tensor %d of a graph is no bf16 with channels last", (int)name);
     }
-    for (int i = 0; i < 4; i++) {
-        size[i] = (int)n[i];
-    }
+    return (struct fake_tensor){SET, *type, (int)n[0], (int)n[1], (int)n[2], (int)n[3]};
 }
 
-/* What an operation with that result calls its attributes; tensors in the order x, w, y. */
-static const struct {
-    int type, alpha, how, tensor[3];
-    enum operation operation;
-} graph_operations[] = {
-    {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-     {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y},
-     FORWARD},
-    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-     {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY},
-     DATA},
-    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-     {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY},
-     FILTER},
-};
+static struct fake_convolution read_movement(cudnnBackendDescriptor_t it, int groups)
+{
+    const int64_t *pad = numbers(it, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, 2);
+    const int64_t *behind = numbers(it, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, 2);
+    const int64_t *stride = numbers(it, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, 2);
+    const int64_t *dilation = numbers(it, CUDNN_ATTR_CONVOLUTION_DILATIONS, 2);
+    const int *sums = attribute(it, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1);
+    const int *mode =
+        attribute(it, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1);
+
+    if (*numbers(it, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, 1) != 2 ||
+        memcmp(pad, behind, 2 * sizeof *pad) != 0 || *sums != CUDNN_DATA_FLOAT ||
+        *mode != CUDNN_CROSS_CORRELATION) {
+        fake_die("a graph's convolution is none of Darknet's");
+    }
+    return (struct fake_convolution){SET,
+                                     (int)pad[0],
+                                     (int)pad[1],
+                                     (int)stride[0],
+                                     (int)stride[1],
+                                     (int)dilation[0],
+                                     (int)dilation[1],
+                                     groups,
+                                     0};
+}
 
 static struct convolution convolution_of(cudnnBackendDescriptor_t graph)
 {
-    cudnnBackendDescriptor_t operation = part_of(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS), how;
-    struct convolution c = {.alpha = 1, .channels_last = 1};
-    struct fake_convolution movement = {.state = SET};
-    struct fake_tensor x = {.state = SET, .type = CUDNN_DATA_BFLOAT16}, y = x;
-    struct fake_filter w = {.state = SET, .type = CUDNN_DATA_BFLOAT16};
-    const int64_t *pad, *behind, *stride, *dilation;
-    int size[3][4], i = 0;
+    cudnnBackendDescriptor_t operation = part_of(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
+    enum { ALPHA, BETA, MOVEMENT, TENSORS, ATTRIBUTES_OF_ONE = TENSORS + OPERANDS };
+    int number = operation->type - CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
+    int first = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA + number * ATTRIBUTES_OF_ONE;
+    struct convolution c = {.operation = (enum operation)number, .alpha = 1, .channels_last = 1};
+    struct fake_tensor t[OPERANDS];
+    struct fake_convolution movement;
 
-    while (graph_operations[i].type != operation->type) {
-        i++;
-    }
-    if (*(const float *)attribute(operation, graph_operations[i].alpha, CUDNN_TYPE_FLOAT, 1) != 1 ||
-        *(const float *)attribute(operation, graph_operations[i].alpha + 1, CUDNN_TYPE_FLOAT, 1) !=
-            0) {
+    if (*(const float *)attribute(operation, first + ALPHA, CUDNN_TYPE_FLOAT, 1) != 1 ||
+        *(const float *)attribute(operation, first + BETA, CUDNN_TYPE_FLOAT, 1) != 0) {
         fake_die("a graph has other factors than 1 and 0");
     }
-    for (int k = 0; k < 3; k++) {
-        read_tensor(part_of(operation, graph_operations[i].tensor[k]), k + 1, size[k]);
+    for (int i = 0; i < OPERANDS; i++) {
+        t[i] = read_tensor(part_of(operation, first + TENSORS + i), i + 1);
     }
-    how = part_of(operation, graph_operations[i].how);
-    pad = numbers(how, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, 2);
-    behind = numbers(how, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, 2);
-    stride = numbers(how, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, 2);
-    dilation = numbers(how, CUDNN_ATTR_CONVOLUTION_DILATIONS, 2);
-    if (*numbers(how, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, 1) != 2 ||
-        memcmp(pad, behind, 16) != 0 ||
-        *(const int *)attribute(how, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1) !=
-            CUDNN_DATA_FLOAT ||
-        *(const int *)attribute(how, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE,
-                                1) != CUDNN_CROSS_CORRELATION) {
-        fake_die("a graph's convolution is none of Darknet's");
-    }
-    x.n = size[0][0], x.c = size[0][1], x.h = size[0][2], x.w = size[0][3];
-    w.k = size[1][0], w.c = size[1][1], w.h = size[1][2], w.w = size[1][3];
-    y.n = size[2][0], y.c = size[2][1], y.h = size[2][2], y.w = size[2][3];
-    movement.pad_h = (int)pad[0], movement.pad_w = (int)pad[1];
-    movement.stride_h = (int)stride[0], movement.stride_w = (int)stride[1];
-    movement.dilation_h = (int)dilation[0], movement.dilation_w = (int)dilation[1];
-    movement.groups = x.c / w.c;
-    c.operation = graph_operations[i].operation;
-    c.p = problem_of(&x, &w, &movement, &y, "a graph");
-    c.needed = filter_bytes(&w);
+    movement = read_movement(part_of(operation, first + MOVEMENT), t[X].c / t[W].c);
+    c.p = problem_of(&t[X], &(struct fake_filter){t[W]}, &movement, &t[Y], "a graph");
+    c.needed = bytes_of(&t[W]);
     return c;
 }
 
 static int64_t graph_bytes(cudnnBackendDescriptor_t proposal)
 {
-    return proposal->proposal == TOO_LARGE ? 3000000000
+    return proposal->proposal == TOO_LARGE ? TOO_MUCH
                                            : (int64_t)convolution_of(proposal->graph).needed;
 }
 
@@ -1067,7 +946,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t it,
     const char *which = getenv("FAKE_GRAPHS");
     int fallback;
 
-    require(&it->state, 1, __func__);
+    require(it, __func__);
     if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE && type == CUDNN_TYPE_INT64 && most == 1) {
         *(int64_t *)values = graph_bytes(part_of(it, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG));
         *n = 1;
@@ -1097,8 +976,8 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     void *const *tensor, *space;
 
     fake_require_device(handle->device, __func__);
-    require(&plan->state, 1, __func__);
-    require(&pack->state, 1, __func__);
+    require(plan, __func__);
+    require(pack, __func__);
     proposal = part_of(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
     c = convolution_of(proposal->graph);
     names = numbers(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, 3);

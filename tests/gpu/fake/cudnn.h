@@ -14,7 +14,8 @@ typedef enum {
     CUDNN_STATUS_BAD_PARAM = 2000,
     CUDNN_STATUS_NOT_SUPPORTED = 3000
 } cudnnStatus_t;
-typedef enum { CUDNN_DATA_FLOAT = 0, CUDNN_DATA_HALF = 2, CUDNN_DATA_BFLOAT16 = 9 } cudnnDataType_t;
+/* Their numbers are NCCL's here, as fake_widen() takes them. */
+typedef enum { CUDNN_DATA_HALF = 6, CUDNN_DATA_FLOAT = 7, CUDNN_DATA_BFLOAT16 = 9 } cudnnDataType_t;
 typedef enum { CUDNN_TENSOR_NCHW = 0 } cudnnTensorFormat_t;
 typedef enum { CUDNN_CROSS_CORRELATION = 1 } cudnnConvolutionMode_t;
 typedef enum {
@@ -25,12 +26,6 @@ typedef enum {
 } cudnnMathType_t;
 typedef enum { CUDNN_DETERMINISTIC = 1 } cudnnDeterminism_t;
 typedef enum { CUDNN_BATCHNORM_SPATIAL = 1 } cudnnBatchNormMode_t;
-typedef enum {
-    CUDNN_POOLING_MAX = 0,
-    CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING = 2
-} cudnnPoolingMode_t;
-typedef enum { CUDNN_NOT_PROPAGATE_NAN = 0, CUDNN_PROPAGATE_NAN = 1 } cudnnNanPropagation_t;
-
 typedef enum {
     CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM = 1,
     CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED = 7,
@@ -66,7 +61,12 @@ typedef struct fake_dnn *cudnnHandle_t;
 typedef struct fake_tensor *cudnnTensorDescriptor_t;
 typedef struct fake_filter *cudnnFilterDescriptor_t;
 typedef struct fake_convolution *cudnnConvolutionDescriptor_t;
-typedef struct fake_pooling *cudnnPoolingDescriptor_t;
+
+/* AlexeyAB's tree describes its pools to cuDNN, and never pools by it. */
+typedef void *cudnnPoolingDescriptor_t;
+#define cudnnCreatePoolingDescriptor(pooling) CUDNN_STATUS_SUCCESS
+#define cudnnSetPooling2dDescriptor(...) CUDNN_STATUS_SUCCESS
+#define cudnnDestroyPoolingDescriptor(pooling) CUDNN_STATUS_SUCCESS
 
 #ifdef __cplusplus
 extern "C" {
@@ -107,13 +107,8 @@ cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t convoluti
                                           cudnnMathType_t math);
 cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t convolution);
 
-cudnnStatus_t cudnnCreatePoolingDescriptor(cudnnPoolingDescriptor_t *pooling);
-cudnnStatus_t cudnnSetPooling2dDescriptor(cudnnPoolingDescriptor_t pooling, cudnnPoolingMode_t mode,
-                                          cudnnNanPropagation_t nan, int h, int w, int pad_h,
-                                          int pad_w, int stride_h, int stride_w);
-cudnnStatus_t cudnnDestroyPoolingDescriptor(cudnnPoolingDescriptor_t pooling);
-
-/* Who is asked about a convolution is given its four descriptors in the order of the call. */
+/* The calls about each of the three convolutions have the same form: two operands, how they move, and
+ * the result. */
 #define FAKE_CONVOLUTION(which, kind, a, b, d)                                                    \
     cudnnStatus_t cudnnGetConvolution##which##AlgorithmMaxCount(cudnnHandle_t handle, int *most); \
     cudnnStatus_t cudnnGetConvolution##which##Algorithm_v7(                                       \
@@ -121,34 +116,17 @@ cudnnStatus_t cudnnDestroyPoolingDescriptor(cudnnPoolingDescriptor_t pooling);
         d third, int most, int *n, kind##AlgoPerf_t *found);                                      \
     cudnnStatus_t cudnnGetConvolution##which##WorkspaceSize(                                      \
         cudnnHandle_t handle, a first, b second, cudnnConvolutionDescriptor_t convolution,        \
-        d third, kind##Algo_t algo, size_t *bytes)
+        d third, kind##Algo_t algo, size_t *bytes);                                               \
+    cudnnStatus_t cudnnConvolution##which(                                                        \
+        cudnnHandle_t handle, const void *alpha, a first, const void *first_data, b second,       \
+        const void *second_data, cudnnConvolutionDescriptor_t convolution, kind##Algo_t algo,     \
+        void *space, size_t bytes, const void *beta, d third, void *third_data)
 FAKE_CONVOLUTION(Forward, cudnnConvolutionFwd, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,
                  cudnnTensorDescriptor_t);
 FAKE_CONVOLUTION(BackwardData, cudnnConvolutionBwdData, cudnnFilterDescriptor_t,
                  cudnnTensorDescriptor_t, cudnnTensorDescriptor_t);
 FAKE_CONVOLUTION(BackwardFilter, cudnnConvolutionBwdFilter, cudnnTensorDescriptor_t,
                  cudnnTensorDescriptor_t, cudnnFilterDescriptor_t);
-
-cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha,
-                                      cudnnTensorDescriptor_t x_shape, const void *x,
-                                      cudnnFilterDescriptor_t w_shape, const void *w,
-                                      cudnnConvolutionDescriptor_t convolution,
-                                      cudnnConvolutionFwdAlgo_t algo, void *workspace, size_t bytes,
-                                      const void *beta, cudnnTensorDescriptor_t y_shape, void *y);
-cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void *alpha,
-                                           cudnnFilterDescriptor_t w_shape, const void *w,
-                                           cudnnTensorDescriptor_t dy_shape, const void *dy,
-                                           cudnnConvolutionDescriptor_t convolution,
-                                           cudnnConvolutionBwdDataAlgo_t algo, void *workspace,
-                                           size_t bytes, const void *beta,
-                                           cudnnTensorDescriptor_t dx_shape, void *dx);
-cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *alpha,
-                                             cudnnTensorDescriptor_t x_shape, const void *x,
-                                             cudnnTensorDescriptor_t dy_shape, const void *dy,
-                                             cudnnConvolutionDescriptor_t convolution,
-                                             cudnnConvolutionBwdFilterAlgo_t algo, void *workspace,
-                                             size_t bytes, const void *beta,
-                                             cudnnFilterDescriptor_t dw_shape, void *dw);
 
 cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t handle, const void *alpha,
                                            cudnnTensorDescriptor_t dy_shape, const void *dy,

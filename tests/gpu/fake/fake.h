@@ -130,7 +130,6 @@ int fake_bus(int device);
 
 /* Runs a kernel to its end (launch.c). */
 void fake_run(const struct fake_launch *launch);
-void *fake_copy_launch(const struct fake_launch *launch);
 
 #endif
 

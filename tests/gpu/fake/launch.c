@@ -179,11 +179,3 @@ void fake_run(const struct fake_launch *launch)
         }
     }
 }
-
-void *fake_copy_launch(const struct fake_launch *launch)
-{
-    struct fake_launch *copy = malloc(sizeof *copy);
-
-    *copy = *launch;
-    return copy;
-}
