@@ -533,7 +533,7 @@ void cmn_start(void)
 
 int cmn_rank_device(void)
 {
-    return cmn_job.on ? cmn_device_choose(&cmn_job.topology) : 0;
+    return cmn_job.on && cmn_device_built() ? cmn_device_choose(&cmn_job.topology) : 0;
 }
 
 unsigned long cmn_rank_seed(unsigned long seed)

@@ -24,13 +24,6 @@ int cmn_device_built(void)
 
 #include <cuda_runtime.h>
 
-/* What tells GPUs apart; their numbers may differ from process to process. A slice of a GPU (MIG) is
- * a GPU with a name of its own, but not for NCCL, which knows only the place on the bus. */
-struct identity {
-    char uuid[16];
-    int bus[3]; /* PCI: domain, bus, device */
-};
-
 int cmn_device_check(int code, const char *what)
 {
     if (code == cudaSuccess) {
@@ -59,28 +52,16 @@ int cmn_device_count(void)
     return n;
 }
 
-static int identify(int device, struct identity *id)
+static int describe(int device, struct cudaDeviceProp *properties)
 {
-    struct cudaDeviceProp properties = {0};
-
-    if (cmn_device_check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties")) {
-        return -1;
-    }
-    _Static_assert(sizeof properties.uuid == sizeof id->uuid, "a UUID has 16 bytes");
-    memcpy(id->uuid, &properties.uuid, sizeof id->uuid);
-    id->bus[0] = properties.pciDomainID;
-    id->bus[1] = properties.pciBusID;
-    id->bus[2] = properties.pciDeviceID;
-    return 0;
+    return cmn_device_check(cudaGetDeviceProperties(properties, device), "cudaGetDeviceProperties");
 }
 
 int cmn_device_capability(int device)
 {
-    struct cudaDeviceProp properties = {0};
+    struct cudaDeviceProp properties;
 
-    return cmn_device_check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties")
-               ? 0
-               : properties.major;
+    return describe(device, &properties) ? 0 : properties.major;
 }
 
 /* ---- which GPU a rank takes ---- */
@@ -129,16 +110,16 @@ static int own_numa_node(void)
 /* Returns the NUMA node next to a GPU, or -1 if it is not known. */
 static int numa_node_of(int device)
 {
-    struct identity id;
+    struct cudaDeviceProp it;
     char name[80];
     FILE *in;
     int node = -1;
 
-    if (identify(device, &id)) {
+    if (describe(device, &it)) {
         return -1;
     }
     snprintf(name, sizeof name, "/sys/bus/pci/devices/%04x:%02x:%02x.0/numa_node",
-             (unsigned)id.bus[0], (unsigned)id.bus[1], (unsigned)id.bus[2]);
+             (unsigned)it.pciDomainID, (unsigned)it.pciBusID, (unsigned)it.pciDeviceID);
     in = fopen(name, "r");
     if (in) {
         node = fscanf(in, "%d", &node) == 1 ? node : -1;
@@ -292,23 +273,11 @@ int cmn_device_reached(void *event)
     return 1;
 }
 
-/* Calls work(self), unless work is NULL, again and again until the GPU has reached the event. */
-static void await(void *event, void (*work)(void *self), void *self)
-{
-    for (;;) {
-        if (work) {
-            work(self);
-        }
-        if (cmn_device_reached(event)) {
-            return;
-        }
-        sched_yield();
-    }
-}
-
 void cmn_device_await(void *event)
 {
-    await(event, NULL, NULL);
+    while (event && !cmn_device_reached(event)) {
+        sched_yield();
+    }
 }
 
 void cmn_device_wait(void (*work)(void *self), void *self)
@@ -316,7 +285,12 @@ void cmn_device_wait(void (*work)(void *self), void *self)
     void *event = NULL;
 
     cmn_device_record(&event, cudaStreamLegacy);
-    await(event, work, self);
+    do {
+        if (work) {
+            work(self);
+        }
+        sched_yield();
+    } while (!cmn_device_reached(event));
     cmn_device_event_close(event);
 }
 
@@ -381,9 +355,7 @@ void cmn_device_mail_close(struct cmn_device_mail *m)
 
 void cmn_device_mail_send(struct cmn_device_mail *m, float *device, const float *host, size_t n)
 {
-    if (m->sent) {
-        cmn_device_await(m->sent);
-    }
+    cmn_device_await(m->sent);
     memcpy(m->locked, host, n * sizeof *host);
     cmn_device_copy_beside(cudaStreamLegacy, device, m->locked, n, 0, &m->sent);
 }
@@ -405,48 +377,43 @@ void cmn_device_mail_ask(struct cmn_device_mail *m, float *device, size_t n)
 
 const float *cmn_device_mail_answer(struct cmn_device_mail *m)
 {
-    if (m->answered) {
-        cmn_device_await(m->answered);
-    }
+    cmn_device_await(m->answered);
     return m->locked + m->floats;
 }
 
 /* ---- whether ranks share a GPU ---- */
 
-static _Noreturn void refuse_sharing(const struct cmn_topology *t, int other, int device)
-{
-    cmn_fatal("ranks %d and %d of this node (of %d ranks there) use the same GPU, number %d of %d: "
-              "start no more ranks on a node than it has GPUs, or use the CPU with -nogpu",
-              t->intra_rank < other ? t->intra_rank : other,
-              t->intra_rank < other ? other : t->intra_rank, t->intra_size, device,
-              cmn_device_count());
-}
-
 /* Ends the job if two ranks of a node use the same GPU, unless CMN_DEBUG_SHARE_GPUS is set. Returns
- * whether any ranks share a GPU in a way that NCCL would refuse. */
+ * whether any ranks share a GPU in a way that NCCL would refuse. The numbers of a GPU may differ from
+ * process to process. A slice of a GPU (MIG) is a GPU with a UUID of its own, but not for NCCL, which
+ * knows only the place on the bus, and takes processes with different NCCL_HOSTIDs for ones on
+ * different hosts. */
 static int find_sharing(const struct cmn_topology *t, int device)
 {
-    struct identity *all = cmn_calloc((size_t)t->intra_size, sizeof *all), *mine;
-    int shares = 0, same = -1;
+    struct cudaDeviceProp *all = cmn_calloc((size_t)t->intra_size, sizeof *all), *mine;
+    int shares = 0, same = -1, self = t->intra_rank;
 
-    mine = &all[t->intra_rank];
-    if (identify(device, mine)) {
+    mine = &all[self];
+    if (describe(device, mine)) {
         cmn_fatal_reason();
     }
     MPI_CALL(
         MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, sizeof *all, MPI_BYTE, t->intra));
     for (int i = t->intra_size - 1; i >= 0; i--) {
-        if (i == t->intra_rank) {
-            continue;
+        const struct cudaDeviceProp *it = &all[i];
+        if (i != self) {
+            same = memcmp(&it->uuid, &mine->uuid, sizeof it->uuid) ? same : i;
+            shares |= it->pciDomainID == mine->pciDomainID && it->pciBusID == mine->pciBusID &&
+                      it->pciDeviceID == mine->pciDeviceID && !getenv("NCCL_HOSTID");
         }
-        same = memcmp(all[i].uuid, mine->uuid, sizeof mine->uuid) ? same : i;
-        /* NCCL takes processes with different NCCL_HOSTIDs for ones on different hosts. */
-        shares |= !memcmp(all[i].bus, mine->bus, sizeof mine->bus) && !getenv("NCCL_HOSTID");
     }
     free(all);
     MPI_CALL(MPI_Allreduce(MPI_IN_PLACE, &shares, 1, MPI_INT, MPI_MAX, t->world));
     if (same >= 0 && !cmn_debug_word("SHARE_GPUS")) {
-        refuse_sharing(t, same, device);
+        cmn_fatal("ranks %d and %d of this node (of %d ranks there) use the same GPU, number %d of "
+                  "%d: start no more ranks on a node than it has GPUs, or use the CPU with -nogpu",
+                  self < same ? self : same, self < same ? same : self, t->intra_size, device,
+                  cmn_device_count());
     }
     return shares;
 }
@@ -455,19 +422,6 @@ static int find_sharing(const struct cmn_topology *t, int device)
 
 int cmn_device_count(void)
 {
-    return 0;
-}
-
-int cmn_device_choose(const struct cmn_topology *t)
-{
-    (void)t;
-    return 0;
-}
-
-static int find_sharing(const struct cmn_topology *t, int device)
-{
-    (void)t;
-    (void)device;
     return 0;
 }
 
@@ -483,6 +437,8 @@ void cmn_device_agree(struct cmn_topology *t, int device)
                   "ranks or to none",
                   device < 0 ? "the CPU" : "a GPU");
     }
+#ifdef GPU
     t->shares_gpus = device >= 0 && find_sharing(t, device);
+#endif
     t->device = device;
 }

@@ -12,16 +12,6 @@ int cmn_device_built(void);
 /* Local. Returns the number of GPUs that this process may use; 0 without CUDA, driver or device. */
 int cmn_device_count(void);
 
-/* Collective over the ranks of the node, blocking. Returns the number of the GPU that this rank is to
- * use: one next to the cores that it may use, where it is bound to one NUMA node; else that of its
- * number within the node. 0 without GPUs. */
-int cmn_device_choose(const struct cmn_topology *t);
-
-/* Local. Returns the GPU of one rank of a node, of those that it sees, given the NUMA nodes of all
- * ranks and GPUs (-1: none, or not known). First the ranks, in their order, each take a GPU of their
- * own NUMA node, then the others one of those that are left; ranks beyond the GPUs share them. */
-int cmn_device_near(int rank, const int *near_rank, int ranks, const int *near_gpu, int gpus);
-
 /* Collective over all ranks, blocking. `device` is the number of the GPU that Darknet uses here, or
  * -1 for the CPU. Sets t->device to it, and t->shares_gpus. Ends the job if some ranks use a GPU
  * and some do not, or if two ranks of a node use the same GPU (unless CMN_DEBUG_SHARE_GPUS is
@@ -31,6 +21,16 @@ void cmn_device_agree(struct cmn_topology *t, int device);
 /* ---- for builds with CUDA ----
  *
  * An error ends the job, unless a function returns it. */
+
+/* Collective over the ranks of the node, blocking. Returns the number of the GPU that this rank is to
+ * use: one next to the cores that it may use, where it is bound to one NUMA node; else that of its
+ * number within the node. 0 without GPUs. */
+int cmn_device_choose(const struct cmn_topology *t);
+
+/* Local. Returns the GPU of one rank of a node, of those that it sees, given the NUMA nodes of all
+ * ranks and GPUs (-1: none, or not known). First the ranks, in their order, each take a GPU of their
+ * own NUMA node, then the others one of those that are left; ranks beyond the GPUs share them. */
+int cmn_device_near(int rank, const int *near_rank, int ranks, const int *near_gpu, int gpus);
 
 /* Local. Returns the first number of a GPU's compute capability, or 0 if it is not known. */
 int cmn_device_capability(int device);
@@ -81,9 +81,9 @@ void cmn_device_event_close(void *event);
  * which Darknet's next check, or a kernel's, would take for its own: this function clears it. */
 int cmn_device_reached(void *event);
 
-/* Local, blocking. Wait until the GPU has reached the event, or all work that Darknet has queued.
- * cmn_device_wait() calls work(self) meanwhile, again and again, at least once, unless work is
- * NULL. */
+/* Local, blocking. Wait until the GPU has reached the event (NULL: there is nothing to wait for), or
+ * all work that Darknet has queued. cmn_device_wait() calls work(self) meanwhile, again and again,
+ * at least once, unless work is NULL. */
 void cmn_device_await(void *event);
 void cmn_device_wait(void (*work)(void *self), void *self);
 
@@ -123,6 +123,7 @@ const float *cmn_device_mail_answer(struct cmn_device_mail *m);
 /* A build without CUDA does not define these functions, and never calls them: its topology has no
  * device. */
 #ifndef GPU
+#pragma weak cmn_device_choose
 #pragma weak cmn_device_capability
 #pragma weak cmn_device_memory
 #pragma weak cmn_device_free
