@@ -32,13 +32,13 @@ struct question {
 };
 
 static struct {
-    int open, device;
+    void *stream; /* NULL: nothing is open */
+    int device;
     struct place place[PLACES], *computes;
     /* Floats of a micro-batch, which is the size of each place. */
     size_t inputs, truths;
     int has_places; /* 1: the places have memory; 0: Darknet copies */
     size_t numbers, taken;
-    void *stream;
     struct question question[QUESTIONS];
     int questions;
     void *answered; /* event */
@@ -50,20 +50,25 @@ static pthread_cond_t filled = PTHREAD_COND_INITIALIZER;
 
 /* ---- memory ---- */
 
-static int some_is_filled(void)
+/* Called with the lock held. Returns a place in this state, of several the one that a loader filled
+ * first, or NULL. */
+static struct place *oldest(enum state is)
 {
-    int some = 0;
+    struct place *found = NULL;
 
     for (int i = 0; i < PLACES; i++) {
-        some |= batch.place[i].is == FILLED_NOW;
+        struct place *p = &batch.place[i];
+        if (p->is == is && (!found || p->number < found->number)) {
+            found = p;
+        }
     }
-    return some;
+    return found;
 }
 
 /* Called by the main thread with the lock held. */
 static void await_loaders(void)
 {
-    while (some_is_filled()) {
+    while (oldest(FILLED_NOW)) {
         pthread_cond_wait(&filled, &lock);
     }
 }
@@ -81,17 +86,6 @@ static void free_places(void)
         p->input = p->truth = p->locked = NULL;
         p->is = FREE;
     }
-}
-
-static void open_once(void)
-{
-    if (batch.open) {
-        return;
-    }
-    cmn_device_need(cudaGetDevice(&batch.device), "cudaGetDevice");
-    batch.stream = cmn_device_stream_open();
-    batch.computes = &batch.place[0];
-    batch.open = 1;
 }
 
 static int memory_of_places(void)
@@ -114,7 +108,11 @@ static void make_places(float *input, float *truth, size_t inputs, size_t truths
 {
     pthread_mutex_lock(&lock);
     await_loaders();
-    open_once();
+    if (!batch.stream) {
+        cmn_device_need(cudaGetDevice(&batch.device), "cudaGetDevice");
+        batch.stream = cmn_device_stream_open();
+        batch.computes = &batch.place[0];
+    }
     free_places();
     batch.inputs = inputs;
     batch.truths = truths;
@@ -132,11 +130,10 @@ static void make_places(float *input, float *truth, size_t inputs, size_t truths
 
 void cmn_gpu_batch_close(void)
 {
-    size_t numbers;
-
     pthread_mutex_lock(&lock);
     await_loaders();
-    if (batch.open) {
+    if (batch.stream) {
+        size_t numbers = batch.numbers;
         free_places();
         for (int i = 0; i < PLACES; i++) {
             cmn_device_event_close(batch.place[i].sent);
@@ -149,7 +146,6 @@ void cmn_gpu_batch_close(void)
         cmn_device_stream_close(batch.stream);
         /* Numbers continue, so that a batch of the last network is never taken for one of the
          * next. */
-        numbers = batch.numbers;
         memset(&batch, 0, sizeof batch);
         batch.numbers = numbers;
     }
@@ -157,21 +153,6 @@ void cmn_gpu_batch_close(void)
 }
 
 /* ---- to the GPU ---- */
-
-/* Waits until the last copy from a place's page-locked memory has ended. */
-static void empty(const struct place *p)
-{
-    if (p->sent) {
-        cmn_device_await(p->sent);
-    }
-}
-
-static void copy(float *to, const float *locked, size_t n, struct place *p)
-{
-    if (n) {
-        cmn_device_copy_beside(batch.stream, to, locked, n, 0, &p->sent);
-    }
-}
 
 /* Starts the copy of the place's page-locked memory to the GPU. It runs behind the last kernel that
  * reads the place's GPU memory, and in parallel with all later work. */
@@ -181,55 +162,23 @@ static void send(struct place *p)
         cmn_device_need(cudaStreamWaitEvent((cudaStream_t)batch.stream, (cudaEvent_t)p->used, 0),
                         "cudaStreamWaitEvent");
     }
-    copy(p->input, p->locked, batch.inputs, p);
-    copy(p->truth, p->locked + batch.inputs, batch.truths, p);
-}
-
-/* Called with the lock held. Returns a free place, now FILLED_NOW, or NULL if there is none. */
-static struct place *free_place(void)
-{
-    for (int i = 0; i < PLACES; i++) {
-        if (batch.place[i].is == FREE) {
-            batch.place[i].is = FILLED_NOW;
-            return &batch.place[i];
-        }
+    cmn_device_copy_beside(batch.stream, p->input, p->locked, batch.inputs, 0, &p->sent);
+    if (batch.truths) {
+        cmn_device_copy_beside(batch.stream, p->truth, p->locked + batch.inputs, batch.truths, 0,
+                               &p->sent);
     }
-    return NULL;
 }
 
 /* Called with the lock held. Returns the place of the batch that is taken now, or NULL. Frees the
  * places of earlier batches, which the trainer has thrown away. */
 static struct place *sent_ahead(void)
 {
-    struct place *found = NULL;
+    struct place *p;
 
-    for (int i = 0; i < PLACES && batch.taken; i++) {
-        struct place *p = &batch.place[i];
-        if (p->is == AHEAD && p->number == batch.taken) {
-            found = p;
-        } else if (p->is == AHEAD && p->number < batch.taken) {
-            p->is = FREE;
-        }
+    while ((p = oldest(AHEAD)) && p->number < batch.taken) {
+        p->is = FREE;
     }
-    return found;
-}
-
-/* Called with the lock held. Returns a free place; or else the oldest that was sent ahead, because
- * nobody took it; or NULL. */
-static struct place *place_for_this(void)
-{
-    struct place *free_one = free_place(), *oldest = NULL;
-
-    for (int i = 0; i < PLACES; i++) {
-        struct place *p = &batch.place[i];
-        if (p->is == AHEAD && (!oldest || p->number < oldest->number)) {
-            oldest = p;
-        }
-    }
-    if (!free_one && oldest) {
-        oldest->is = FILLED_NOW;
-    }
-    return free_one ? free_one : oldest;
+    return p && p->number == batch.taken ? p : NULL;
 }
 
 int cmn_gpu_batch_send(struct network *net, struct cmn_host_floats input,
@@ -239,7 +188,7 @@ int cmn_gpu_batch_send(struct network *net, struct cmn_host_floats input,
     struct place *p;
 
     cmn_tree_gpu_batch(net, &of_input, &of_truth);
-    if (!batch.open || *of_input != batch.computes->input || *of_truth != batch.computes->truth ||
+    if (!batch.stream || *of_input != batch.computes->input || *of_truth != batch.computes->truth ||
         input.n != batch.inputs || truth.n != batch.truths) {
         make_places(*of_input, *of_truth, input.n, truth.n);
     }
@@ -250,11 +199,13 @@ int cmn_gpu_batch_send(struct network *net, struct cmn_host_floats input,
     p = sent_ahead();
     batch.taken = 0;
     if (!p) {
-        while (!(p = place_for_this())) {
+        /* Nobody took a batch that is still ahead when no place is free. */
+        while (!(p = oldest(FREE)) && !(p = oldest(AHEAD))) {
             pthread_cond_wait(&filled, &lock);
         }
+        p->is = FILLED_NOW;
         pthread_mutex_unlock(&lock);
-        empty(p);
+        cmn_device_await(p->sent);
         memcpy(p->locked, input.data, input.n * sizeof *p->locked);
         memcpy(p->locked + input.n, truth.data, truth.n * sizeof *p->locked);
         send(p);
@@ -307,13 +258,16 @@ size_t cmn_gpu_batch_ahead(struct cmn_host_rows input, struct cmn_host_rows trut
 
     pthread_mutex_lock(&lock);
     n = batch.has_places ? rows_of(input, truth) : 0;
-    p = n ? free_place() : NULL;
+    p = n ? oldest(FREE) : NULL;
+    if (p) {
+        p->is = FILLED_NOW;
+    }
     pthread_mutex_unlock(&lock);
     if (!p) {
         return 0;
     }
     cmn_device_need(cudaSetDevice(batch.device), "cudaSetDevice");
-    empty(p);
+    cmn_device_await(p->sent);
     gather(gather(p->locked, input, n), truth, n);
     send(p);
     pthread_mutex_lock(&lock);
@@ -330,7 +284,7 @@ int cmn_gpu_batch_ask(const float *device, float *host, size_t n, float *sum)
 {
     struct question *q = &batch.question[batch.questions];
 
-    if (!batch.open || batch.questions == QUESTIONS) {
+    if (!batch.stream || batch.questions == QUESTIONS) {
         return 0;
     }
     if (q->room < n) {
