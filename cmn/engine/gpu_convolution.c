@@ -27,28 +27,23 @@
  * gradients of the input and of the filters. */
 enum { X, W, Y, OPERANDS };
 
+/* Images or filters, their channels, rows and columns; and by rows and columns how the filters move.
+ * In a grouped convolution the filters have fewer channels than the input. */
 struct shape {
-    int n, c, h, w;                 /* the input */
-    int filters, depth, rows, cols; /* depth is less than c in a grouped convolution */
-    int out_h, out_w;
-    int pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w;
+    int size[OPERANDS][4];
+    int pad[2], stride[2], dilation[2];
 };
 
 struct plan {
     struct shape shape;
-    struct {
-        size_t images, channels, pixels;
-    } of[OPERANDS];
     cudnnBackendDescriptor_t result[OPERANDS]; /* the plan for this result; NULL: cuDNN has none */
-    cudnnStatus_t why[OPERANDS];               /* why cuDNN has no plan */
-    int told[OPERANDS];
-    size_t bytes; /* workspace of the plan that needs most */
-};
-
-/* A running plan: where its operands are in 16 bits. */
-struct operands {
-    const struct plan *plan;
-    void *at[OPERANDS], *workspace;
+    cudnnStatus_t why[OPERANDS];               /* why cuDNN has no plan, until it was said */
+    /* In `room`, in floats: where each operand lies in 16 bits, then the workspace of the result that
+     * needs most, and where that ends. */
+    struct operand {
+        size_t images, channels, pixels, at;
+    } of[OPERANDS];
+    size_t workspace, end;
 };
 
 static int in_bf16;
@@ -98,6 +93,15 @@ static void set(cudnnBackendDescriptor_t of, cudnnBackendAttributeName_t name,
     status = status ? status : cudnnBackendSetAttribute(of, name, type, n, values);
 }
 
+static int64_t get(cudnnBackendDescriptor_t of, cudnnBackendAttributeName_t name,
+                   cudnnBackendAttributeType_t type, int64_t most, void *values)
+{
+    int64_t n = 0;
+
+    status = status ? status : cudnnBackendGetAttribute(of, name, type, most, &n, values);
+    return status ? 0 : n < most ? n : most;
+}
+
 static void set_part(cudnnBackendDescriptor_t of, cudnnBackendAttributeName_t name,
                      cudnnBackendDescriptor_t value)
 {
@@ -109,11 +113,11 @@ static void finish_part(cudnnBackendDescriptor_t it)
     status = status ? status : cudnnBackendFinalize(it);
 }
 
-static cudnnBackendDescriptor_t tensor(int64_t name, int n, int c, int h, int w)
+static cudnnBackendDescriptor_t tensor(int64_t name, const int sizes[4])
 {
     cudnnBackendDescriptor_t it = part(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-    const int64_t size[] = {n, c, h, w}, aligned = 16;
-    const int64_t step[] = {size[1] * h * w, 1, size[1] * w, c};
+    const int64_t size[] = {sizes[0], sizes[1], sizes[2], sizes[3]}, row = size[1] * size[3];
+    const int64_t step[] = {row * size[2], 1, row, size[1]}, aligned = 16;
     const cudnnDataType_t type = CUDNN_DATA_BFLOAT16;
 
     set(it, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
@@ -128,8 +132,8 @@ static cudnnBackendDescriptor_t tensor(int64_t name, int n, int c, int h, int w)
 static cudnnBackendDescriptor_t movement(const struct shape *s)
 {
     cudnnBackendDescriptor_t it = part(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-    const int64_t pad[] = {s->pad_h, s->pad_w}, stride[] = {s->stride_h, s->stride_w};
-    const int64_t dilation[] = {s->dilation_h, s->dilation_w}, dimensions = 2;
+    const int64_t pad[] = {s->pad[0], s->pad[1]}, stride[] = {s->stride[0], s->stride[1]};
+    const int64_t dilation[] = {s->dilation[0], s->dilation[1]}, dimensions = 2;
     const cudnnDataType_t sums = CUDNN_DATA_FLOAT;
     const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
 
@@ -185,11 +189,9 @@ static cudnnBackendDescriptor_t graph_of(cudnnHandle_t handle, const struct shap
     set(operation, operations[result].alpha, CUDNN_TYPE_FLOAT, 1, &one);
     set(operation, operations[result].beta, CUDNN_TYPE_FLOAT, 1, &none);
     set_part(operation, operations[result].how, movement(s));
-    set_part(operation, operations[result].operand[X], tensor(X + 1, s->n, s->c, s->h, s->w));
-    set_part(operation, operations[result].operand[W],
-             tensor(W + 1, s->filters, s->depth, s->rows, s->cols));
-    set_part(operation, operations[result].operand[Y],
-             tensor(Y + 1, s->n, s->filters, s->out_h, s->out_w));
+    for (int i = X; i < OPERANDS; i++) {
+        set_part(operation, operations[result].operand[i], tensor(i + 1, s->size[i]));
+    }
     finish_part(operation);
     set(graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
     set_part(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
@@ -205,7 +207,6 @@ static int64_t propose(cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mo
                        cudnnBackendDescriptor_t proposal[PROPOSALS])
 {
     cudnnBackendDescriptor_t guess = part(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-    int64_t n = 0;
 
     status = CUDNN_STATUS_SUCCESS;
     set_part(guess, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
@@ -214,26 +215,20 @@ static int64_t propose(cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mo
     for (int i = 0; i < PROPOSALS; i++) {
         proposal[i] = part(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     }
-    status = status
-                 ? status
-                 : cudnnBackendGetAttribute(guess, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                            CUDNN_TYPE_BACKEND_DESCRIPTOR, PROPOSALS, &n, proposal);
-    return status ? 0 : n < PROPOSALS ? n : PROPOSALS;
+    return get(guess, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, PROPOSALS,
+               proposal);
 }
 
 static cudnnBackendDescriptor_t plan_of_proposal(cudnnHandle_t handle,
                                                  cudnnBackendDescriptor_t proposal, int64_t *bytes)
 {
     cudnnBackendDescriptor_t plan = part(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    int64_t n;
 
     status = CUDNN_STATUS_SUCCESS;
     set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
     set_part(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, proposal);
     finish_part(plan);
-    status = status ? status
-                    : cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                               CUDNN_TYPE_INT64, 1, &n, bytes);
+    get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, bytes);
     return plan;
 }
 
@@ -272,21 +267,29 @@ static struct shape shape_of(cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t 
                              cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t y)
 {
     struct shape s;
+    int *in = s.size[X], *filters = s.size[W], *out = s.size[Y], step[4];
     cudnnDataType_t type;
     cudnnTensorFormat_t format;
     cudnnConvolutionMode_t mode;
-    int step[4], n, c;
 
-    memset(&s, 0, sizeof s); /* shapes are compared by memcmp() */
-    require_cudnn(cudnnGetTensor4dDescriptor(x, &type, &s.n, &s.c, &s.h, &s.w, &step[0], &step[1],
-                                             &step[2], &step[3]));
-    require_cudnn(
-        cudnnGetFilter4dDescriptor(w, &type, &format, &s.filters, &s.depth, &s.rows, &s.cols));
-    require_cudnn(cudnnGetTensor4dDescriptor(y, &type, &n, &c, &s.out_h, &s.out_w, &step[0],
+    require_cudnn(cudnnGetTensor4dDescriptor(x, &type, &in[0], &in[1], &in[2], &in[3], &step[0],
                                              &step[1], &step[2], &step[3]));
-    require_cudnn(cudnnGetConvolution2dDescriptor(how, &s.pad_h, &s.pad_w, &s.stride_h, &s.stride_w,
-                                                  &s.dilation_h, &s.dilation_w, &mode, &type));
+    require_cudnn(cudnnGetFilter4dDescriptor(w, &type, &format, &filters[0], &filters[1],
+                                             &filters[2], &filters[3]));
+    require_cudnn(cudnnGetTensor4dDescriptor(y, &type, &out[0], &out[1], &out[2], &out[3], &step[0],
+                                             &step[1], &step[2], &step[3]));
+    require_cudnn(cudnnGetConvolution2dDescriptor(how, &s.pad[0], &s.pad[1], &s.stride[0],
+                                                  &s.stride[1], &s.dilation[0], &s.dilation[1],
+                                                  &mode, &type));
     return s;
+}
+
+/* Returns the floats of so many bytes in `room`, with the alignment of cudaMalloc(). */
+static size_t place(size_t bytes)
+{
+    enum { ALIGNED = 64 }; /* floats */
+
+    return (bytes / sizeof(float) + ALIGNED) / ALIGNED * ALIGNED;
 }
 
 /* Returns the plan of a shape, which it makes if needed. The search begins behind the plan that was
@@ -295,6 +298,7 @@ static struct plan *plan_of(cudnnHandle_t handle, const struct shape *s)
 {
     static size_t last;
     struct plan *p;
+    size_t bytes = 0, at = 0;
 
     for (size_t i = 0; i < n_plans; i++) {
         last = (last + 1) % n_plans;
@@ -307,69 +311,24 @@ static struct plan *plan_of(cudnnHandle_t handle, const struct shape *s)
     p = &plans[n_plans++];
     memset(p, 0, sizeof *p);
     p->shape = *s;
-    p->of[X].images = p->of[Y].images = (size_t)s->n;
-    p->of[W].images = p->of[Y].channels = (size_t)s->filters;
-    p->of[X].channels = (size_t)s->c;
-    p->of[W].channels = (size_t)s->depth;
-    p->of[X].pixels = (size_t)s->h * (size_t)s->w;
-    p->of[W].pixels = (size_t)s->rows * (size_t)s->cols;
-    p->of[Y].pixels = (size_t)s->out_h * (size_t)s->out_w;
-    for (int result = X; result < OPERANDS; result++) {
-        p->result[result] = plan_result(handle, s, result, &p->bytes);
-        p->why[result] = status;
+    for (int i = X; i < OPERANDS; i++) {
+        const int *size = s->size[i];
+        size_t images = (size_t)size[0], channels = (size_t)size[1];
+        size_t pixels = (size_t)size[2] * (size_t)size[3];
+        p->of[i] = (struct operand){images, channels, pixels, at};
+        at += place(images * channels * pixels * sizeof(short));
+        p->result[i] = plan_result(handle, s, i, &bytes);
+        p->why[i] = status;
     }
+    p->workspace = at;
+    p->end = at + place(bytes);
     return p;
 }
 
 /* ---- operands ---- */
 
-static void *place(size_t *at, size_t bytes)
+static void make_room(size_t floats)
 {
-    enum { ALIGNED = 64 }; /* floats: 256 bytes, the alignment of cudaMalloc() */
-    void *to = room ? room + *at : NULL;
-
-    *at += (bytes / sizeof(float) + ALIGNED) / ALIGNED * ALIGNED;
-    return to;
-}
-
-/* Assigns each operand and the workspace a place in `room`. Returns the floats that they need. */
-static size_t lay_out(struct operands *o)
-{
-    const struct plan *p = o->plan;
-    size_t at = 0;
-
-    for (int i = 0; i < OPERANDS; i++) {
-        o->at[i] =
-            place(&at, p->of[i].images * p->of[i].channels * p->of[i].pixels * sizeof(short));
-    }
-    o->workspace = place(&at, p->bytes);
-    return at;
-}
-
-/* Returns whether this result is computed in bf16. If so, *o says where the operands are. */
-static int begin(struct operands *o, int result, cudnnHandle_t handle, cudnnTensorDescriptor_t x,
-                 cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t how,
-                 cudnnTensorDescriptor_t y)
-{
-    struct shape s;
-    struct plan *p;
-    size_t floats;
-
-    if (!in_bf16) {
-        return 0;
-    }
-    s = shape_of(x, w, how, y);
-    o->plan = p = plan_of(handle, &s);
-    if (!p->result[result]) {
-        if (!p->told[result]++) { /* nobody asks for the first layer's input */
-            cmn_say("cmn_mixed=bf16: cuDNN has no way for %d x %d x %d by %d filters of %d x %d "
-                    "(%s): 32 bits there (%s)",
-                    s.w, s.h, s.c, s.filters, s.cols, s.rows, operations[result].name,
-                    cudnnGetErrorString(p->why[result]));
-        }
-        return 0;
-    }
-    floats = lay_out(o);
     if (floats > room_floats) {
         cmn_device_free(room); /* waits for all work that uses it */
         room = NULL;
@@ -379,46 +338,75 @@ static int begin(struct operands *o, int result, cudnnHandle_t handle, cudnnTens
             cmn_fatal_reason();
         }
         room_floats = floats;
-        lay_out(o);
     }
-    return 1;
 }
 
-static void take(const struct operands *o, int i, const void *from)
+/* Returns the plan of a convolution, if this result is computed in bf16, or NULL. */
+static const struct plan *begin(int result, cudnnHandle_t handle, cudnnTensorDescriptor_t x,
+                                cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t how,
+                                cudnnTensorDescriptor_t y)
 {
-    const struct plan *p = o->plan;
+    const int *input, *filters;
+    struct shape s;
+    struct plan *p;
 
-    cmn_kernel_channels_last(o->at[i], from, p->of[i].images, p->of[i].channels, p->of[i].pixels);
+    if (!in_bf16) {
+        return NULL;
+    }
+    s = shape_of(x, w, how, y);
+    p = plan_of(handle, &s);
+    if (p->result[result]) {
+        make_room(p->end);
+        return p;
+    }
+    if (p->why[result]) { /* nobody asks for the first layer's input */
+        input = s.size[X];
+        filters = s.size[W];
+        cmn_say("cmn_mixed=bf16: cuDNN has no way for %d x %d x %d by %d filters of %d x %d "
+                "(%s): 32 bits there (%s)",
+                input[3], input[2], input[1], filters[0], filters[3], filters[2],
+                operations[result].name, cudnnGetErrorString(p->why[result]));
+        p->why[result] = CUDNN_STATUS_SUCCESS;
+    }
+    return NULL;
 }
 
-static cudnnStatus_t execute(cudnnHandle_t handle, const struct operands *o, int result)
+static void take(const struct plan *p, int i, const void *from)
+{
+    const struct operand *o = &p->of[i];
+
+    cmn_kernel_channels_last(room + o->at, from, o->images, o->channels, o->pixels);
+}
+
+static cudnnStatus_t execute(cudnnHandle_t handle, const struct plan *p, int result)
 {
     const int64_t names[] = {X + 1, W + 1, Y + 1};
+    void *const at[] = {room + p->of[X].at, room + p->of[W].at, room + p->of[Y].at};
+    void *const workspace = room + p->workspace;
     cudnnBackendDescriptor_t pack;
 
     require_cudnn(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack));
     status = CUDNN_STATUS_SUCCESS;
     set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, OPERANDS, names);
-    set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, OPERANDS, o->at);
-    set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &o->workspace);
+    set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, OPERANDS, at);
+    set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
     finish_part(pack);
-    status = status ? status : cudnnBackendExecute(handle, o->plan->result[result], pack);
+    status = status ? status : cudnnBackendExecute(handle, p->result[result], pack);
     cudnnBackendDestroyDescriptor(pack);
     return status;
 }
 
 /* Computes the result and stores it: to = result + beta * to. Darknet's beta is 0 or 1. */
-static cudnnStatus_t give(cudnnHandle_t handle, const struct operands *o, int i, void *to,
+static cudnnStatus_t give(cudnnHandle_t handle, const struct plan *p, int i, void *to,
                           const void *beta)
 {
-    const struct plan *p = o->plan;
+    const struct operand *o = &p->of[i];
     float factor = *(const float *)beta;
     cudnnStatus_t done =
-        factor != 0 && factor != 1 ? CUDNN_STATUS_NOT_SUPPORTED : execute(handle, o, i);
+        factor != 0 && factor != 1 ? CUDNN_STATUS_NOT_SUPPORTED : execute(handle, p, i);
 
     if (!done) {
-        cmn_kernel_channels_first(to, o->at[i], p->of[i].images, p->of[i].channels, p->of[i].pixels,
-                                  factor != 0);
+        cmn_kernel_channels_first(to, room + o->at, o->images, o->channels, o->pixels, factor != 0);
     }
     return done;
 }
@@ -430,16 +418,17 @@ cudnnStatus_t cmn_convolution_forward(cudnnHandle_t handle, const void *alpha,
                                       cudnnConvolutionFwdAlgo_t algo, void *workspace, size_t bytes,
                                       const void *beta, cudnnTensorDescriptor_t y_shape, void *y)
 {
-    struct operands o;
+    const struct plan *p;
 
     delta = NULL;
-    if (!begin(&o, Y, handle, x_shape, w_shape, how, y_shape)) {
+    p = begin(Y, handle, x_shape, w_shape, how, y_shape);
+    if (!p) {
         return cudnnConvolutionForward(handle, alpha, x_shape, x, w_shape, w, how, algo, workspace,
                                        bytes, beta, y_shape, y);
     }
-    take(&o, X, x);
-    take(&o, W, w);
-    return give(handle, &o, Y, y, beta);
+    take(p, X, x);
+    take(p, W, w);
+    return give(handle, p, Y, y, beta);
 }
 
 cudnnStatus_t cmn_convolution_backward_filter(cudnnHandle_t handle, const void *alpha,
@@ -450,17 +439,18 @@ cudnnStatus_t cmn_convolution_backward_filter(cudnnHandle_t handle, const void *
                                               size_t bytes, const void *beta,
                                               cudnnFilterDescriptor_t dw_shape, void *dw)
 {
-    struct operands o;
+    const struct plan *p;
 
     delta = NULL;
-    if (!begin(&o, W, handle, x_shape, dw_shape, how, dy_shape)) {
+    p = begin(W, handle, x_shape, dw_shape, how, dy_shape);
+    if (!p) {
         return cudnnConvolutionBackwardFilter(handle, alpha, x_shape, x, dy_shape, dy, how, algo,
                                               workspace, bytes, beta, dw_shape, dw);
     }
-    take(&o, X, x);
-    take(&o, Y, dy);
+    take(p, X, x);
+    take(p, Y, dy);
     delta = dy; /* if Darknet computes the gradient of the input at all, it does so next */
-    return give(handle, &o, W, dw, beta);
+    return give(handle, p, W, dw, beta);
 }
 
 cudnnStatus_t cmn_convolution_backward_data(cudnnHandle_t handle, const void *alpha,
@@ -472,28 +462,25 @@ cudnnStatus_t cmn_convolution_backward_data(cudnnHandle_t handle, const void *al
                                             cudnnTensorDescriptor_t dx_shape, void *dx)
 {
     const void *there = delta;
-    struct operands o;
+    const struct plan *p;
 
     delta = NULL;
-    if (!begin(&o, X, handle, dx_shape, w_shape, how, dy_shape)) {
+    p = begin(X, handle, dx_shape, w_shape, how, dy_shape);
+    if (!p) {
         return cudnnConvolutionBackwardData(handle, alpha, w_shape, w, dy_shape, dy, how, algo,
                                             workspace, bytes, beta, dx_shape, dx);
     }
-    take(&o, W, w);
+    take(p, W, w);
     if (there != dy) {
-        take(&o, Y, dy);
+        take(p, Y, dy);
     }
-    return give(handle, &o, X, dx, beta);
+    return give(handle, p, X, dx, beta);
 }
 
-int cmn_gpu_convolution_built(void)
-{
-    return 1;
-}
-
-void cmn_gpu_convolution_use_bf16(void)
+int cmn_gpu_convolution_use_bf16(void)
 {
     in_bf16 = 1;
+    return 1;
 }
 
 void cmn_gpu_convolution_close(void)
@@ -506,9 +493,7 @@ void cmn_gpu_convolution_close(void)
     parts = NULL;
     plans = NULL;
     n_plans = 0;
-    if (room) {
-        cmn_device_free(room);
-    }
+    cmn_device_free(room);
     room = NULL;
     room_floats = 0;
     in_bf16 = 0;
@@ -517,13 +502,9 @@ void cmn_gpu_convolution_close(void)
 
 #else
 
-int cmn_gpu_convolution_built(void)
+int cmn_gpu_convolution_use_bf16(void)
 {
     return 0;
-}
-
-void cmn_gpu_convolution_use_bf16(void)
-{
 }
 
 void cmn_gpu_convolution_close(void)

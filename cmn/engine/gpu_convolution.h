@@ -4,12 +4,9 @@
 #ifndef CMN_GPU_CONVOLUTION_H
 #define CMN_GPU_CONVOLUTION_H
 
-/* Local. Returns whether the program was built with cuDNN. */
-int cmn_gpu_convolution_built(void);
-
-/* Local. Computes convolutions in bf16 from now on, until cmn_gpu_convolution_close(). Does nothing
- * without cuDNN. */
-void cmn_gpu_convolution_use_bf16(void);
+/* Local. Computes convolutions in bf16 from now on, until cmn_gpu_convolution_close(). Returns 1, or
+ * 0 if the program was built without cuDNN. */
+int cmn_gpu_convolution_use_bf16(void);
 
 /* Local. Frees the plans and the memory; if there is memory to free, it blocks until all work of
  * the GPU has ended. */

@@ -8,7 +8,6 @@
 #include "base/memory.h"
 #include "checkpoint/cfg_changes.h"
 #include "config/pairs.h"
-#include "engine/gpu_convolution.h"
 #include "engine/replicas.h"
 #include "mpi/call.h"
 
@@ -50,10 +49,6 @@ static void check_precision(const struct cmn_session *s, const struct cmn_net *n
         (s->topology.device >= 0 || !cmn_net_connects(net))) {
         cmn_fatal("cmn_mixed=bf16: the network has no convolution%s: remove the key",
                   s->topology.device >= 0 ? "" : " and no connected layer");
-    }
-    if (o->mixed == CMN_MIXED_BF16 && s->topology.device >= 0 && !cmn_gpu_convolution_built()) {
-        cmn_fatal("cmn_mixed=bf16: cuDNN computes it on GPUs, and the program was built without "
-                  "CUDNN=1: remove the key");
     }
 }
 

@@ -278,7 +278,10 @@ static void choose_precision(const struct cmn_session *s)
                   "%d.x: remove the key",
                   capability);
     }
-    cmn_gpu_convolution_use_bf16();
+    if (!cmn_gpu_convolution_use_bf16()) {
+        cmn_fatal("cmn_mixed=bf16: cuDNN computes it on GPUs, and the program was built without "
+                  "CUDNN=1: remove the key");
+    }
 }
 
 void cmn_session_configure(struct cmn_session *s)
