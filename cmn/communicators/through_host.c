@@ -124,10 +124,8 @@ static void copy_out(struct cmn_through_host *h, size_t upto)
         return;
     }
     if (h->out == h->ranges) {
-        h->range = cmn_realloc(h->range, (size_t)h->ranges + 16, sizeof *h->range);
-        for (int end = h->ranges + 16; h->ranges < end; h->ranges++) {
-            h->range[h->ranges] = (struct range){0};
-        }
+        h->range = cmn_realloc(h->range, (size_t)h->ranges + 1, sizeof *h->range);
+        h->range[h->ranges++] = (struct range){0};
     }
     r = &h->range[h->out++];
     r->end = upto;

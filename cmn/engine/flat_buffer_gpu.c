@@ -27,8 +27,7 @@ struct cmn_flat_buffer_gpu {
     size_t *at, *n;
     /* For each gradient: not 0 if a check found NaN or infinities in it. */
     float *bad;
-    /* Floats at the begin of the flat buffer that were checked since the last
-     * ask_gpu(). */
+    /* Floats at the begin of the flat buffer that were checked since the last ask_gpu(). */
     size_t checked;
     /* For each gradient: CMN_KERNEL_PARTS sums of 8 bytes each. */
     void *part;
@@ -198,6 +197,8 @@ static void ready_gpu(struct cmn_gradients *g)
 
 static void close_gpu(struct cmn_gradients *g)
 {
+    struct cmn_flat_buffer_gpu *d = g->gpu;
+
     for (int i = 0; i < g->exchange.tensors; i++) {
         const struct cmn_tensor *t = &g->tensor[g->tensor_of[i]];
         *t->device = *t->device_weight = *t->weight = NULL;
@@ -211,21 +212,21 @@ static void close_gpu(struct cmn_gradients *g)
     cmn_device_free(g->exchange.weights);
     cmn_device_host_free(g->host_weights);
     free(g->metrics);
-    if (g->gpu) {
-        cmn_device_free((float *)g->gpu->of.tensor);
-        cmn_device_free((float *)g->gpu->at);
-        cmn_device_free(g->gpu->table);
-        cmn_device_free(g->gpu->m);
-        cmn_device_free(g->gpu->v);
-        cmn_device_free(g->gpu->bad);
-        cmn_device_free(g->gpu->part);
-        cmn_device_host_free(g->gpu->host_table);
-        cmn_device_host_free(g->gpu->host_part);
-        cmn_device_mail_close(g->gpu->metrics);
-        cmn_device_mail_close(g->gpu->marks);
-        cmn_device_mail_close(g->gpu->rates);
+    if (d) {
+        cmn_device_free((float *)d->of.tensor);
+        cmn_device_free((float *)d->at);
+        cmn_device_free(d->table);
+        cmn_device_free(d->m);
+        cmn_device_free(d->v);
+        cmn_device_free(d->bad);
+        cmn_device_free(d->part);
+        cmn_device_host_free(d->host_table);
+        cmn_device_host_free(d->host_part);
+        cmn_device_mail_close(d->metrics);
+        cmn_device_mail_close(d->marks);
+        cmn_device_mail_close(d->rates);
     }
-    free(g->gpu);
+    free(d);
 }
 
 /* ---- looking at all tensors ---- */
@@ -241,19 +242,15 @@ static int first_bad(const struct cmn_gradients *g, const float *bad)
     return -1;
 }
 
-static void look_at(const struct cmn_gradients *g, const float *block, size_t from, size_t to)
-{
-    cmn_kernel_nonfinite(g->gpu->bad, g->gpu->of.tensor, block, from, to);
-}
-
 static int nonfinite_gpu(const struct cmn_gradients *g, const float *block)
 {
+    struct cmn_flat_buffer_gpu *d = g->gpu;
     size_t n = (size_t)g->exchange.tensors;
 
-    look_at(g, block, 0, g->exchange.block.n);
-    cmn_device_read(g->gpu->host_part, g->gpu->bad, n);
-    cmn_device_zero(g->gpu->bad, n);
-    return first_bad(g, g->gpu->host_part);
+    cmn_kernel_nonfinite(d->bad, d->of.tensor, block, 0, g->exchange.block.n);
+    cmn_device_read(d->host_part, d->bad, n);
+    cmn_device_zero(d->bad, n);
+    return first_bad(g, d->host_part);
 }
 
 /* ---- an update ---- */
@@ -335,9 +332,11 @@ static void adam_gpu(struct cmn_gradients *g, float *sums)
 
 static void check_gpu(struct cmn_gradients *g, size_t upto)
 {
-    if (upto > g->gpu->checked) {
-        look_at(g, g->flat, g->gpu->checked, upto);
-        g->gpu->checked = upto;
+    struct cmn_flat_buffer_gpu *d = g->gpu;
+
+    if (upto > d->checked) {
+        cmn_kernel_nonfinite(d->bad, d->of.tensor, g->flat, d->checked, upto);
+        d->checked = upto;
     }
 }
 
