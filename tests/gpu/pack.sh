@@ -18,39 +18,37 @@ die() {
 # What is there on every machine with a GPU (see above).
 THERE='^(linux-vdso|ld-linux|lib(c|m|mvec|dl|rt|pthread|resolv|util|nss_[a-z]+|stdc\+\+|gcc_s|cuda|cudart|cublas|cublasLt|curand|cudnn|nccl)\.so)'
 # Other ways of Open MPI between machines, with large libraries of their own.
-OTHER_WAYS='lib(ucp|ucs|uct|ucm|fabric|psm_infinipath|psm2|ibverbs|rdmacm|fabric|pmi)\.so'
+OTHER_WAYS='lib(ucp|ucs|uct|ucm|fabric|psm_infinipath|psm2|ibverbs|rdmacm|pmi)\.so'
 
-# libraries_of FILE...: the files of those that the dynamic linker would take, one per name.
-libraries_of() {
-    ldd "$@" 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u
+# copy_plugins FROM TO
+copy_plugins() {
+    local plugin
+    mkdir -p "$2"
+    for plugin in "$1"/*.so; do
+        [[ ! -f $plugin ]] || ldd "$plugin" | grep -qE "$OTHER_WAYS" || cp -L "$plugin" "$2/"
+    done
 }
 
 copy_open_mpi() {
-    local version plugins share plugin pmix to=$files/mpi
+    local version plugins share pmix to=$files/mpi
     version=$(mpiexec --version | head -n 1)
     [[ $version == *'Open MPI) 4'* || $version == *'OpenRTE) 4'* ]] || die "the pack is made of Open MPI 4, and this is $version"
     plugins=$(ompi_info --parsable --path pkglibdir | sed -n 's/^path:pkglibdir://p')
     share=$(ompi_info --parsable --path pkgdatadir | sed -n 's/^path:pkgdatadir://p')
     [[ -d $plugins && -d $share ]] || die 'ompi_info names no folder with the plugins of Open MPI'
-    mkdir -p "$to/bin" "$to/${plugins#/usr/}" "$to/${share#/usr/}"
+    mkdir -p "$to/bin" "$to/${share#/usr/}"
     cp -L "$(command -v orterun)" "$(command -v orted)" "$to/bin/"
     ln -s orterun "$to/bin/mpiexec"
-    for plugin in "$plugins"/*.so; do
-        if ! ldd "$plugin" | grep -qE "$OTHER_WAYS"; then cp -L "$plugin" "$to/${plugins#/usr/}/"; fi
-    done
+    copy_plugins "$plugins" "$to/${plugins#/usr/}"
     cp -L "$share"/*.txt "$to/${share#/usr/}/"
     # PMIx has plugins of its own.
     pmix=$(ldd "$plugins/mca_pmix_ext3x.so" | awk '$1 ~ /^libpmix/ { print $3 }')
-    pmix=$(dirname "$(realpath "${pmix:-/}")")/pmix
-    mkdir -p "$to/pmix"
-    for plugin in "$pmix"/*.so; do
-        [[ ! -f $plugin ]] || ldd "$plugin" | grep -qE "$OTHER_WAYS" || cp -L "$plugin" "$to/pmix/"
-    done
+    copy_plugins "$(dirname "$(realpath "${pmix:-/}")")/pmix" "$to/pmix"
 }
 
 copy_programs() {
     local program
-    mkdir -p "$files/bin/tests"
+    mkdir -p "$files/bin"
     strip -o "$files/bin/darknet" "$build/bin/darknet"
     [[ -z $alexeyab ]] || strip -o "$files/bin/darknet-alexeyab" "$alexeyab/bin/darknet"
     for program in transports/nccl communicators/exchange engine/gpu_convolution; do
@@ -66,7 +64,7 @@ copy_libraries() {
     mkdir -p "$files/lib"
     # What libraries need in turn is in ldd's answer for the programs that need them.
     mapfile -t seen < <(find "$files/bin" "$files/mpi" -type f \( -perm -100 -o -name '*.so' \))
-    libraries_of "${seen[@]}" | while read -r name path; do
+    ldd "${seen[@]}" 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u | while read -r name path; do
         [[ $name =~ $THERE || -e $files/lib/$name ]] || cp -L "$path" "$files/lib/$name"
     done
     find "$files/lib" "$files/mpi" -name '*.so*' -exec strip --strip-unneeded {} + 2>/dev/null || true
@@ -75,7 +73,7 @@ copy_libraries() {
 copy_data() {
     local set
     mkdir -p "$files/data/mnist" "$files/tests/gpu" "$files/cfg"
-    cp tests/gpu/run.sh "$files/tests/gpu/"
+    cp tests/gpu/run.sh tests/gpu/steps "$files/tests/gpu/"
     cp cfg/mnist.data cfg/mnist_conv.cfg cfg/digits_yolo.cfg build/darknet/cfg/resnet50.cfg build/darknet/cfg/yolov3.cfg "$files/cfg/"
     [[ -z $alexeyab ]] || cp "$tree/cfg/yolov4-tiny.cfg" "$files/cfg/"
     cp data/mnist/labels.txt "$files/data/mnist/"

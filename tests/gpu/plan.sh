@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# plan.sh [OUT [STEP...]]: all that is to be tried on a GPU, in ten minutes: what shows most comes first. Each step has seconds of
-# its own. What it prints goes into OUT/log at once, so a machine that is taken away leaves what was seen until then; a step that
-# fails or hangs stops no other. At the end of the log is a line for each step. With names of steps only these run.
+# plan.sh [OUT [STEP...]]: tries on a GPU what tests/gpu/steps lists, or these steps alone, in ten minutes. What a step prints goes
+# into OUT/log at once, so a machine that is taken away leaves what was seen until then; a step that fails or hangs stops no other.
+# At the end of the log is a line for each step.
 #
 # This is `run` in the pack that `make gpu-pack` makes, which needs nothing of the machine but a driver and CUDA's libraries;
 # and it runs in the repository, over the build that DARKNET names. Docs: tests/gpu/README.md.
@@ -9,78 +9,21 @@
 # through first), and that of tests/gpu/run.sh.
 set -euo pipefail
 
-# name, seconds, command
-plan() {
-    if [[ -n ${GPU_PLAN:-} ]]; then
-        cat "$GPU_PLAN"
-        return
-    fi
-    cat <<'END'
-nvidia-smi        5 nvidia-smi
-libraries         5 libraries
-check            10 check
-cpu-and-gpu      15 gpu_test against_the_cpu
-two-ranks        15 gpu_test two_ranks
-late             55 gpu_test exchanges
-broken           25 gpu_test broken_exchanges
-late-on-4       100 gpu_test exchanges_of_four
-overlap          20 gpu_test overlap
-communicators    35 gpu_test several_ranks
-layers           37 gpu_test layers
-alexeyab         20 gpu_test alexeyab
-training         15 gpu_test training
-messages         10 gpu_test messages
-sanitizer        40 gpu_test sanitizer
-faults           20 gpu_test faults
-speed            75 gpu_test speed
-profile          40 gpu_test profile
-mnist            10 gpu_test mnist
-END
-}
-
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-# ---- Where things are ----
+# ---- where things are ----
 
-# The driver's library and those that the program asks for, of whichever CUDA it was built with.
-cuda_names() {
-    echo libcuda.so.1
-    { ldd "$DARKNET" 2>/dev/null || true; } | awk '$1 ~ /^lib(cudart|cublas|curand|cudnn|nccl)\.so/ { print $1 }
-        sub(/libcublas\.so/, "libcublasLt.so", $1) { print $1 }'
-}
-
-# Folders with CUDA's libraries: those of the toolkit, of the driver, and of Python's packages.
+# Folders with CUDA's libraries: those in the linker's cache, of the toolkit, of the driver, and of Python's packages.
 cuda_folders() {
-    local name python found
-    for name in "${names[@]}"; do
-        found=$(ldconfig -p 2>/dev/null | sed -n "s|^\s*$name .* => ||p" | sed -n 1p)
-        [[ -z $found ]] || dirname "$found"
-    done
-    for name in /usr/local/cuda*/lib64 /usr/local/cuda*/targets/x86_64-linux/lib /usr/local/nvidia/lib64 /usr/local/nvidia/lib \
-        /usr/lib/x86_64-linux-gnu/nvidia/current; do
-        [[ ! -d $name ]] || echo "$name"
-    done
+    local python
+    tr ':' '\n' <<<"${CUDA_LIBRARIES:-}"
+    ldconfig -p 2>/dev/null | sed -nE 's,^\s*lib(cuda|cudart|cublas|curand|cudnn|nccl)\.so\.[0-9]+ .* => (.*)/.*,\2,p'
+    ls -d /usr/local/cuda*/lib64 /usr/local/cuda*/targets/x86_64-linux/lib /usr/local/nvidia/lib64 /usr/local/nvidia/lib \
+        /usr/lib/x86_64-linux-gnu/nvidia/current 2>/dev/null || true
     for python in python3 /opt/*/.venv/bin/python3; do
-        command -v "$python" >/dev/null || continue
-        "$python" -c 'import nvidia; print("\n".join(nvidia.__path__))' 2>/dev/null | while read -r found; do
-            for name in "$found"/*/lib; do [[ ! -d $name ]] || echo "$name"; done
-        done || true
+        "$python" -c 'import glob, nvidia; print(*(f for p in nvidia.__path__ for f in glob.glob(p + "/*/lib")), sep="\n")' \
+            2>/dev/null || true
     done
-}
-
-# The folder of the first one that has it, for each of CUDA's libraries that the program asks for.
-cuda_libraries() {
-    local folder library folders names
-    mapfile -t names < <(cuda_names)
-    mapfile -t folders < <({ tr ':' '\n' <<<"${CUDA_LIBRARIES:-}"; cuda_folders; } | awk 'NF && !seen[$0]++')
-    for library in "${names[@]}"; do
-        for folder in "${folders[@]}"; do
-            if [[ -e $folder/$library ]]; then
-                echo "$folder"
-                break
-            fi
-        done
-    done | awk '!seen[$0]++' | paste -s -d :
 }
 
 # In the pack: unpacks it, once, and uses what is in it.
@@ -96,49 +39,43 @@ find_files() {
         tar -xzf "$here/files.tar.gz" -C "$root.new"
         mv "$root.new" "$root"
     fi
-    export DARKNET=$root/bin/darknet DARKNET_ALEXEYAB=$root/bin/darknet-alexeyab COMPARE_WEIGHTS=$root/bin/compare_weights GPU_TEST_PROGRAMS=$root/bin/tests
+    export DARKNET=$root/bin/darknet DARKNET_ALEXEYAB=$root/bin/darknet-alexeyab COMPARE_WEIGHTS=$root/bin/compare_weights
+    export GPU_TEST_PROGRAMS=$root/bin/tests
     # Of 3000 images.
     export GPU_TEST_ACCURACY=${GPU_TEST_ACCURACY:-0.95} GPU_TEST_EPOCHS=${GPU_TEST_EPOCHS:-20}
     # Open MPI, somewhere else than where it was built for. There may be no ssh, and none is needed.
     export OPAL_PREFIX=$root/mpi PMIX_MCA_mca_base_component_path=$root/mpi/pmix PATH=$root/mpi/bin:$PATH
     export OMPI_MCA_plm=isolated OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none
-    LD_LIBRARY_PATH=$root/lib:$(cuda_libraries)
+    LD_LIBRARY_PATH=$root/lib:$(cuda_folders | awk '/./ && !seen[$0]++' | paste -s -d :)
     export LD_LIBRARY_PATH
 }
 
-# ---- Steps ----
+# ---- steps that are not of tests/gpu/run.sh ----
 
 libraries() {
-    local driver
+    local found
     ldd "$DARKNET"
     if ldd "$DARKNET" | grep 'not found'; then
-        echo "libraries are missing; looked through: $LD_LIBRARY_PATH"
+        echo "libraries are missing; looked through: ${LD_LIBRARY_PATH:-}"
         return 1
     fi
     # The driver is opened by name. Files that are not there make ls fail.
-    driver=$({ ldconfig -p; tr ':' '\n' <<<"${LD_LIBRARY_PATH:-}" | sed 's|$|/libcuda.so.1|' | xargs ls; } 2>/dev/null || true)
-    if ! grep -m 1 'libcuda\.so\.1' <<<"$driver"; then
+    found=$({ ldconfig -p; tr ':' '\n' <<<"${LD_LIBRARY_PATH:-}" | sed 's|$|/libcuda.so.1|' | xargs ls; } 2>/dev/null || true)
+    if ! grep -m 1 'libcuda\.so\.1' <<<"$found"; then
         echo 'libcuda.so.1, which comes with the driver, was not found'
         return 1
     fi
 }
 
 check() {
-    local said
-    said=$("${mpiexec[@]}" -n 1 "$DARKNET" cmn check 2>&1) || { echo "$said"; return 1; }
+    local said status=0
+    said=$("${mpiexec[@]}" -n 1 "$DARKNET" cmn check 2>&1) || status=$?
     echo "$said"
-    if grep -q ' 0 GPUs for this rank' <<<"$said"; then
-        echo 'not ok - cmn check sees no GPU'
-        return 1
-    fi
+    ((status == 0)) || return "$status"
+    [[ $said != *' 0 GPUs for this rank'* ]] || { echo 'not ok - cmn check sees no GPU'; return 1; }
 }
 
-# gpu_test PART: of tests/gpu/run.sh.
-gpu_test() {
-    GPU_TEST_ONLY=$1 bash "$root/tests/gpu/run.sh"
-}
-
-# ---- The plan ----
+# ---- the plan ----
 
 # The one line that says how a step ended, from what it printed.
 why() {
@@ -155,15 +92,24 @@ end_the_rest() {
     done
 }
 
+# note NAME PLANNED TOOK RESULT
+rows=() oks=0
+note() {
+    rows+=("$(printf '%-17s %7s %6s  %s' "$@")")
+    [[ $4 != ok* ]] || oks=$((oks + 1))
+    printf '==== %s: %s\n' "$1" "$4" | tee -a "$out/log"
+}
+
+# run_step NAME SECONDS [COMMAND...]: a function of tests/gpu/run.sh where there is no command.
 run_step() {
-    local name=$1 limit=$2 planned=$2 status=0 begin=$SECONDS from printed ok bad skipped passed left
+    local name=$1 planned=$2 left=$((GPU_PLAN_SECONDS - SECONDS)) begin=$SECONDS status=0 from limit printed passed result
     shift 2
-    left=$((GPU_PLAN_SECONDS - SECONDS))
     if ((left < 5)); then
-        note "$name" "$limit" - "not run: the $GPU_PLAN_SECONDS s are over"
+        note "$name" "$planned" - "not run: the $GPU_PLAN_SECONDS s are over"
         return
     fi
-    ((limit <= left)) || limit=$left
+    limit=$((planned <= left ? planned : left))
+    (($#)) || set -- env GPU_TEST_ONLY="$name" bash tests/gpu/run.sh
     printf '\n==== %s: %s (%d s at most)\n' "$name" "$*" "$limit" >>"$out/log"
     from=$(stat -c %s "$out/log")
     GPU_PLAN_STEP=$$-$name timeout --kill-after=5 "$limit" bash "${BASH_SOURCE[0]}" --step "$root" "$@" </dev/null >>"$out/log" 2>&1 || status=$?
@@ -171,56 +117,45 @@ run_step() {
     printed=$(tail -c +$((from + 1)) "$out/log" | tr -d '\0')
     # What the training or test said that was ended.
     [[ $status != 1[23][47] || ! -f $GPU_TEST_TMP/log ]] || tail -n 40 "$GPU_TEST_TMP/log" | sed 's/^/# /' >>"$out/log"
-    ok=$(grep -c '^ok [0-9]' <<<"$printed" || true)
-    bad=$(grep -c '^not ok' <<<"$printed" || true)
-    skipped=$(grep -c '^ok [0-9].*# SKIP' <<<"$printed" || true)
-    passed=$( ((ok + bad < 2)) || echo ", $((ok - skipped)) passed$( ((skipped == 0)) || echo ", $skipped skipped")$( ((bad == 0)) || echo ", $bad not, first")")
+    passed=$(awk '/^ok [0-9].*# SKIP/ { ++skipped; next } /^ok [0-9]/ { ++ok } /^not ok/ { ++bad }
+        END { if (ok + skipped + bad > 1) printf ", %d passed%s%s", ok, skipped ? ", " skipped " skipped" : "",
+            bad ? ", " bad " not, first" : "" }' <<<"$printed")
     case $status in
-        0) note "$name" "$planned" $((SECONDS - begin)) "ok$passed" ;;
-        124 | 137) note "$name" "$planned" $((SECONDS - begin)) "NO END$passed; last: $(tail -n 1 <<<"$printed")" ;;
-        *) note "$name" "$planned" $((SECONDS - begin)) "FAILED$passed: $(why "$printed")" ;;
+        0) result=ok$passed ;;
+        124 | 137) result="NO END$passed; last: $(tail -n 1 <<<"$printed")" ;;
+        *) result="FAILED$passed: $(why "$printed")" ;;
     esac
-}
-
-rows=()
-note() {
-    rows+=("$(printf '%-14s %7s %6s  %s' "$@")")
-    printf '==== %s: %s\n' "$1" "$4" | tee -a "$out/log"
+    note "$name" "$planned" $((SECONDS - begin)) "$result"
 }
 
 main() {
     local name seconds words
-    mkdir -p "$out"
     date '+==== %F %T' >>"$out/log"
     while read -r -u 3 name seconds words; do
-        [[ -n $name ]] || continue
         [[ $# -eq 0 || " $* " == *" $name "* ]] || continue
         read -ra words <<<"$words"
         run_step "$name" "$seconds" "${words[@]}"
-    done 3< <(plan)
+    done 3< <(sed -E 's/ *#.*//; /^$/d' "${GPU_PLAN:-$root/tests/gpu/steps}")
     cp "$GPU_TEST_TMP/trace.json" "$out/" 2>/dev/null || true
     {
-        printf '\n%-14s %7s %6s  %s\n' step planned took result
+        printf '\n%-17s %7s %6s  %s\n' step planned took result
         printf '%s\n' "${rows[@]}"
-        printf '%d s; %d steps, %d of them ok\n' "$SECONDS" "${#rows[@]}" "$(printf '%s\n' "${rows[@]}" | grep -cE '^[^ ]+ +[0-9]+ +[0-9]+  ok' || true)"
+        printf '%d s; %d steps, %d of them ok\n' "$SECONDS" "${#rows[@]}" "$oks"
     } | tee -a "$out/log"
-    ! grep -qvE '^[^ ]+ +[0-9]+ +[0-9]+  ok' <<<"$(printf '%s\n' "${rows[@]}")"
+    ((oks == ${#rows[@]}))
 }
 
 : "${GPU_PLAN_SECONDS:=570}" "${MPIEXEC:=mpiexec --oversubscribe --bind-to none$( ((UID)) || echo ' --allow-run-as-root')}"
 read -ra mpiexec <<<"$MPIEXEC"
 if [[ ${1:-} == --step ]]; then
-    root=$2
-    shift 2
-    cd "$root"
-    "$@"
+    cd "$2"
+    "${@:3}"
     exit
 fi
 out=${1:-gpu-results}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
-(($# == 0)) || shift
 export GPU_TEST_TMP=${GPU_TEST_TMP:-${TMPDIR:-/tmp}/gpu-test-$UID} GPU_TEST_REQUIRED=1 GPU_TEST_LIMIT=${GPU_TEST_LIMIT:-75}
 export GPU_PLAN_SECONDS MPIEXEC NCCL_DEBUG=${NCCL_DEBUG:-WARN}
 find_files
-main "$@"
+main "${@:2}"
