@@ -289,7 +289,7 @@ waits() {
     shift 2
     rm -rf out waits
     FAKE_WAITS=$PWD/waits train_on 2 conv.cfg -cmn_overlap off -cmn_verify 0 -cmn_validate 0 "$@" >/dev/null
-    sort -n -k1,1 -k2,2 -k3,3 -k4,4 -k5,5 waits | head -n 1
+    sort -n -k1,1 -k2,2 -k3,3 -k4,4 -k5,5 waits | sed -n 1p
 }
 
 @test "the host waits in a step on a GPU for what the document says, and for no more" {
