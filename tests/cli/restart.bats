@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # shellcheck disable=SC2030,SC2031,SC2154  # tests are functions that shellcheck takes for subshells
 # shellcheck disable=SC2016  # lines for a stand-in
-# cmn-run: when it starts a job again, and from what. These tests run over a stand-in for mpiexec, which ends as it is told; real jobs
-# are in restart_jobs.bats.
+# cmn-run: when it starts a job again, and from what. These tests run over a stand-in for mpiexec, which ends as it is told; what follows
+# from each end is a row in tests/unit/run/diagnosis.c, and real jobs are in restart_jobs.bats.
 
 load helpers
 load restart
@@ -73,144 +73,71 @@ refused() {
 
 train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
 
+# ends STATUS TRIES LINE...: two ranks over a stand-in of these lines; `options` stand before the command, and `keys` behind it.
+ends() {
+    stand_in "${@:3}"
+    # shellcheck disable=SC2086  # words, or none
+    restarts "$1" "$2" -n 2 ${options:-} "${train[@]}" ${keys:-}
+}
+
 @test "what fails is started again, from the checkpoint; what would end the same way is not" {
-    stand_in "$lost" "$(from 5)exit 75" "$(from 10)exit 0"
-    restarts 0 3 -n 2 "${train[@]}"
+    ends 0 3 "$lost" "$(from 5)exit 75" "$(from 10)exit 0"
     grep -Eq '^20[0-9-]*T[0-9:.]*Z cmn-run\[[0-9]+\] start +attempt 1, 2 ranks: mpiexec .*--mca odls_base_sigkill_timeout 0 -n 2 darknet classifier' cmn-run.log
     grep -Eq 'failure +status 137: rank 1 on b ended by signal 9' cmn-run.log
     grep -Eq 'resume +from out/x-10.checkpoint, iteration 10$' cmn-run.log
     grep -Eq 'done +3 attempts, status 0' cmn-run.log
-    for status in 1 2 130 143; do
-        stand_in "exit $status"
-        restarts $status 1 -n 2 "${train[@]}"
-    done
+    ends 1 1 'exit 1'
+    ends 1 1 "$(event error 1@b -1 'x.data: No such file')exit 143"
     # A rank that somebody has ended by hand.
-    stand_in 'echo "mpirun noticed that process rank 0 with PID 7 on node b exited on signal 15 (Terminated)." >&2; exit 143'
-    restarts 143 1 -n 2 "${train[@]}"
+    ends 143 1 'echo "mpirun noticed that process rank 0 with PID 7 on node b exited on signal 15 (Terminated)." >&2; exit 143'
     grep -qx 'cmn-run: rank 0 on b ended by signal 15 (Terminated)' run.err
-    stand_in 'echo "mpiexec was unable to find the specified executable file, and therefore" >&2; exit 134'
-    restarts 134 1 -n 2 "${train[@]}"
-    stand_in 'printf "%s\n" "prterun was unable to find the specified executable file, and therefore did" "   Node:       b" "   Executable: /x/dark net" >&2; exit 66'
-    restarts 66 1 -n 2 "${train[@]}"
+    ends 66 1 'printf "%s\n" "prterun was unable to find the specified executable file, and therefore did" "   Node:       b" "   Executable: /x/dark net" >&2; exit 66'
     grep -q '^cmn-run: b: /x/dark net is not there, or may not be executed: ' run.err
-    # Its status is in the range of signals: 131, as of SIGQUIT.
-    stand_in "echo 'Open MPI tried to fork a new process via the \"execve\" system call but' >&2; exit 131"
-    restarts 131 1 -n 2 "${train[@]}"
-    # Open MPI has statuses of its own when a machine is gone.
-    stand_in 'printf "%s\n" "ORTE has lost communication with a remote daemon." "  Remote daemon: [[1,0],2] on node c" >&2; exit 205' 'exit 0'
-    restarts 0 2 -n 2 "${train[@]}"
-    grep -Eq 'failure +status 205: .*\bc$' cmn-run.log
-    # Open MPI 5 says so, and ends with 0.
-    stand_in 'printf "%s\n" "PRTE has lost communication with a remote daemon." "  Remote daemon: [prterun-a-7@0,1] on node c" >&2; exit 0' 'exit 0'
-    restarts 0 2 -n 2 "${train[@]}"
-    grep -Eq 'failure +status 75: .*\bc$' cmn-run.log
+    ends 1 1 'echo "[mpiexec@a] match_arg (utils/args/args.c:163): unrecognized argument mca" >&2; exit 255'
+    [[ $(grep -c '^cmn-run: ' run.err) -eq 1 ]]
+    grep -q "^cmn-run: mpiexec is not Open MPI's, .*: start the training by mpiexec itself$" run.err
     # A machine that is cut off may hold the backup folder until it notices; a job of somebody else is another matter.
     still="$(event locked 0@a -1 'process 7 on c')$(event error 0@a -1 'out: process 7 on c trains x there: wait')exit 1"
-    stand_in "$lost" "$still" 'exit 0'
-    restarts 0 3 -n 2 "${train[@]}"
-    stand_in "$still"
-    restarts 1 1 -n 2 "${train[@]}"
-    # Open MPI 5 breaks its sentences into lines.
-    stand_in 'printf "%s\n" ---- "prterun noticed that process rank 1 with PID 7 on node" "a-name-that-is-longer exited on" "signal 9 (Killed)." ---- >&2; exit 137' 'exit 0'
-    restarts 0 2 -n 2 "${train[@]}"
+    ends 0 3 "$lost" "$still" 'exit 0'
+    ends 1 1 "$still"
+    # Open MPI 5 breaks its sentences into lines, and ends its boxes with a zero byte.
+    ends 0 2 'printf "%s\n" ---- "prterun noticed that process rank 1 with PID 7 on node" "a-name-that-is-longer exited on" "signal 9 (Killed)." ---- >&2; exit 137' 'exit 0'
     grep -Eq 'fault +rank 1 on a-name-that-is-longer ended by signal 9 \(Killed\)$' cmn-run.log
-    grep -Eq 'failure +status 137: rank 1 on a-name-that-is-longer ended by signal 9' cmn-run.log
-    # It ends a rank itself when the connection to a killed one breaks; after an error of a rank that means nothing.
-    broke='printf "%s\n\0" "-----" >&2; printf "%s\n" "[a:00000] *** An error occurred in Socket closed" "[a:00000] *** on a NULL communicator" >&2; exit 14'
-    stand_in "$broke" 'exit 0'
-    restarts 0 2 -n 2 "${train[@]}"
+    ends 0 2 'printf "%s\n\0" "-----" >&2; printf "%s\n" "[a:00000] *** An error occurred in Socket closed" "[a:00000] *** on a NULL communicator" >&2; exit 14' 'exit 0'
     grep -Eq 'failure +status 14: a rank or a machine failed: MPI says that the connection to a rank broke$' cmn-run.log
-    for end in "$broke" 'exit 0' 'exit 143'; do
-        stand_in "$(event error 1@b -1 'x.data: No such file')$end" 'exit 0'
-        restarts 1 1 -n 2 "${train[@]}"
-    done
-    stand_in 'kill -KILL $$' 'exit 0'
-    restarts 0 2 -n 2 "${train[@]}"
+    ends 0 2 'kill -KILL $$' 'exit 0'
 }
 
-# What mpiexec of Open MPI 4.1.4 and 5.0.7 was seen to say, with its status.
-@test "a launcher that could not ask Slurm, or had no room for a process, may do better in a moment" {
-    version='The Slurm process starter requires a minimum Slurm version level\nof v17.11. The detected version being used here is:\n\n  Major: %d\n  Minor: %d\n'
-    box='-----\n%s was unable to launch the specified application as it encountered an error:\n\nError: system limit exceeded on number of %s\nNode: b\n\nwhen attempting to start process rank 0.\n'
-    stand_in "printf '$version' 0 0 >&2; exit 250" 'exit 0'
-    restarts 0 2 -n 2 "${train[@]}"
+@test "what could not be started for a moment, or could be before, is started again as often as others" {
+    version="printf 'The Slurm process starter requires a minimum Slurm version level\nof v17.11. The detected version being used here is:\n\n  Major: 0\n  Minor: 0\n' >&2; exit 250"
+    # Nothing was started that -clear would lose.
+    options='-retries 2' keys=-clear ends 75 3 "$version" "$version" "$version" 'exit 0'
     grep -Eq 'failure +status 250: mpiexec could not use Slurm: no version could be read$' cmn-run.log
-    # As often as for others; and nothing was started that -clear would lose.
-    stand_in "printf '$version' 0 0 >&2; exit 250" "printf '$version' 0 0 >&2; exit 250" "printf '$version' 0 0 >&2; exit 250" 'exit 0'
-    restarts 75 3 -retries 2 -n 2 "${train[@]}" -clear
-    # A Slurm that is that old stays so.
-    stand_in "printf '$version' 16 5 >&2; exit 250" 'exit 0'
-    restarts 250 1 -n 2 "${train[@]}"
-    # Of an srun that failed Open MPI 5 says nothing, nor of a version that it cannot read.
-    stand_in 'echo "srun: error: Unable to confirm allocation for job 7: Socket timed out on send/recv operation" >&2; exit 250' 'exit 250' 'exit 0'
-    restarts 0 3 -n 2 "${train[@]}"
-    grep -Eq 'failure +status 250: mpiexec could not use Slurm: srun: error: Unable to confirm' cmn-run.log
-    grep -Eq 'failure +status 250: mpiexec ended before a rank began$' cmn-run.log
-    stand_in 'exit 250' 'exit 0'
-    restarts 0 2 -n 2 "${train[@]}"
-    stand_in 'printf "PRTE was unable to open the hostfile:\n\n   /x\n" >&2; exit 250' 'exit 0'
-    restarts 250 1 -n 2 "${train[@]}"
-    # An error that a rank names counts, whatever srun makes of it.
-    stand_in "$(event error 1@b -1 'x.data: No such file')echo 'srun: error: b: task 1: Exited with exit code 1' >&2; exit 250" 'exit 0'
-    restarts 1 1 -n 2 "${train[@]}"
-    for status in 137 186; do
-        # shellcheck disable=SC2059  # a box of mpiexec
-        stand_in "printf -- '$box' mpiexec 'processes that can be started' >&2; exit $status" 'exit 0'
-        restarts 0 2 -n 2 "${train[@]}" -clear
-        grep -Eq "failure +status $status: mpiexec could not start a rank on b: Error: system limit exceeded on number of processes" cmn-run.log
-    done
-    no_memory='printf "%s\n" "Open MPI tried to fork a new process via the \"execve\" system call but" "  Local host:        b" "  Error:             Cannot allocate memory" >&2; exit 131'
-    stand_in "$no_memory" 'exit 0'
-    restarts 0 2 -n 2 "${train[@]}"
-    for said in 'A daemon died unexpectedly with status 255 while attempting' 'ORTE is unable to establish a communication connection to the' \
-        'ORTE does not know how to route a message to the specified daemon' 'mpiexec has detected that a required daemon terminated during execution'; do
-        stand_in "echo '$said' >&2; exit 1" 'exit 0'
-        restarts 0 2 -n 2 "${train[@]}"
-    done
-}
-
-@test "what could be started before is started again: a machine that came back may lack its network folders for a while" {
-    gone='printf "%s\n" "mpiexec was unable to launch the specified application as it could not access" "or execute an executable:" "Executable: /net/darknet" "Node: b" >&2; exit 132'
+    # A machine that came back may lack its network folders for a while.
     folder='printf "%s\n" "mpiexec was unable to launch the specified application as it could not" "change to the specified working directory:" "" "Working directory: /net/my own" "Node: b" >&2; exit 135'
-    stand_in "$lost" "$gone" "$folder" 'exit 0'
-    restarts 0 4 -n 2 "${train[@]}"
-    grep -Eq 'failure +status 132: b: /net/darknet is not there' cmn-run.log
+    ends 0 3 "$lost" "$folder" 'exit 0'
     grep -Eq 'failure +status 135: b: /net/my own is not there' cmn-run.log
-    stand_in "$folder" 'exit 0'
-    restarts 135 1 -n 2 "${train[@]}"
+    ends 135 1 "$folder" 'exit 0'
     grep -Eq '^cmn-run: b: /net/my own is not there, or may not be executed: the program and the current folder have to lie at the same path on all machines$' run.err
     # Whatever mpiexec says; and not for ever.
-    stand_in "$lost" 'echo "An internal error has occurred in ORTE:" >&2; exit 213' 'exit 0'
-    restarts 0 3 -n 2 "${train[@]}"
-    stand_in "$lost" 'exit 1' 'exit 1' 'exit 1' 'exit 0'
-    restarts 75 3 -retries 2 -n 2 "${train[@]}"
-    # An error that a rank names is none of that, nor the end of ranks that had begun.
-    stand_in "$lost" "$(event error 1@b -1 'x.data: No such file')exit 1" 'exit 0'
-    restarts 1 2 -n 2 "${train[@]}"
-    stand_in "$lost" "$(event start 0@a -1 '')exit 3" 'exit 0'
-    restarts 3 2 -n 2 "${train[@]}"
-    # No signal, but a status of Open MPI 5's own.
-    stand_in 'exit 181' 'exit 0'
-    restarts 181 1 -n 2 "${train[@]}"
+    options='-retries 2' ends 75 3 "$lost" 'echo "An internal error has occurred in ORTE:" >&2; exit 213' 'exit 1' 'exit 0'
+    # Not where ranks had begun.
+    ends 3 2 "$lost" "$(event start 0@a -1 '')exit 3" 'exit 0'
 }
 
 @test "retries count attempts without a new checkpoint; the same crash twice is enough" {
-    stand_in "$lost" "$lost" "$lost"
-    restarts 75 2 -retries 1 -n 2 "${train[@]}"
+    local options='-retries 1'
+    ends 75 2 "$lost" "$lost" "$lost"
     grep -Eq 'give-up +2 attempts without a new checkpoint' cmn-run.log
-    stand_in "$(from 5)$lost" "$(from 10)$lost" "$(from 15)$lost" "$(from 15)$lost" "exit 0"
-    restarts 75 4 -retries 1 -n 2 "${train[@]}"
-    stand_in "$(from 5)$crash" "$(from 5)$crash" "exit 0"
-    restarts 139 2 -n 2 "${train[@]}"
+    ends 75 4 "$(from 5)$lost" "$(from 10)$lost" "$(from 15)$lost" "$(from 15)$lost" "exit 0"
+    ends 75 3 "$(event checkpoint 0@a 5 'r 120 5 a')$lost" "$(event checkpoint 0@a 9 'r 216 9 a')$lost" "$lost" "exit 0"
+    options=
+    ends 139 2 "$(from 5)$crash" "$(from 5)$crash" "exit 0"
     grep -Eq 'give-up +2 times in a row the same end' cmn-run.log
     stall="$(event start-timeout 1@b -1 'nothing moved for 60 s in: the start of MPI')exit 75"
-    stand_in "$stall" "$stall" "exit 0"
-    restarts 75 2 -n 2 "${train[@]}"
+    ends 75 2 "$stall" "$stall" "exit 0"
     grep -Eq 'failure +status 75: MPI did not come up on all ranks; rank 1 on b: nothing moved' cmn-run.log
-    stand_in "$(from 5)$crash" "$(from 10)$crash" "exit 0"
-    restarts 0 3 -n 2 "${train[@]}"
-    stand_in "$(event checkpoint 0@a 5 'r 120 5 a')$lost" "$(event checkpoint 0@a 9 'r 216 9 a')$lost" "$lost" "exit 0"
-    restarts 75 3 -retries 1 -n 2 "${train[@]}"
+    ends 0 3 "$(from 5)$crash" "$(from 10)$crash" "exit 0"
 }
 
 # It may lie on a disk that no longer answers.
@@ -226,36 +153,25 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
 }
 
 @test "an mpiexec that does not end after a fault is ended" {
-    stand_in "$(event failure 0@a 7 'nothing came from rank 2')trap '' TERM; while :; do sleep 0.2; done" 'exit 0'
-    restarts 0 2 -n 2 "${train[@]}"
+    ends 0 2 "$(event failure 0@a 7 'nothing came from rank 2')trap '' TERM; while :; do sleep 0.2; done" 'exit 0'
     grep -Eq 'hung +mpiexec does not end' cmn-run.log
     grep -Eq 'failure +status 137: .*: rank 0 on a: nothing came' cmn-run.log
 }
 
-# Each was seen in a log that a rank printed.
+# It was seen in a log that a rank printed.
 @test "a sentence of mpiexec's that a rank prints does not end a healthy job" {
-    alive=$(event alive 0@a 7 '')
-    end=$(event end 0@a 9 '')
-    said='echo "ORTE has lost communication with a remote daemon." >&2; '
-    stand_in "$(event start 0@a -1 '')$said for i in 1 2 3 4 5; do sleep 5; $alive done; ${end}exit 0" 'exit 0'
-    restarts 0 1 -n 2 "${train[@]}"
+    said="$(event start 0@a -1 '')echo 'ORTE has lost communication with a remote daemon.' >&2; "
+    ends 0 1 "${said}for i in 1 2 3 4 5; do sleep 5; $(event alive 0@a 7 '')done; $(event end 0@a 9 '')exit 0" 'exit 0'
     grep -Eq 'alive +the ranks continue' cmn-run.log
-    stand_in "$(event start 0@a -1 '')$said${end}exit 0" 'exit 0'
-    restarts 0 1 -n 2 "${train[@]}"
-    # Open MPI 5 loses a machine, says so, and ends with 0.
-    stand_in "$(event start 0@a -1 '')$said sleep 7; ${alive}exit 0" "$(event start 0@a -1 '')${said}exit 0" 'exit 0'
-    restarts 0 3 -n 2 "${train[@]}"
 }
 
 @test "a stop that mpiexec drops, as while it starts the ranks, is asked again until the ranks have heard it" {
     # Twice it is dropped; then there would be time for two more.
-    stand_in 'heard() { n=$((n + 1)); echo USR1 >>heard; ((n < 3)) || { '"$(event stop 0@a 7 '')"'}; }; n=0; trap heard USR1; kill -TERM $PPID; for ((i = 0; i < 400 && n < 3; i++)); do sleep 0.5; done; for ((i = 0; i < 10; i++)); do sleep 0.5; done; exit 143' 'exit 0'
-    restarts 143 1 -n 2 "${train[@]}"
+    ends 143 1 'heard() { n=$((n + 1)); echo USR1 >>heard; ((n < 3)) || { '"$(event stop 0@a 7 '')"'}; }; n=0; trap heard USR1; kill -TERM $PPID; for ((i = 0; i < 400 && n < 3; i++)); do sleep 0.5; done; for ((i = 0; i < 10; i++)); do sleep 0.5; done; exit 143' 'exit 0'
     [[ $(grep -c USR1 heard) -eq 3 ]]
     [[ $(grep -c 'asked to save' cmn-run.log) -eq 1 ]]
     # A rank that does not know the signal yet dies of it; the others miss it.
-    stand_in 'trap : USR1; kill -INT $PPID; until grep -qs "asked to save" cmn-run.log; do sleep 0.1; done; echo "mpiexec noticed that process rank 1 with PID 7 on node b exited on signal 10 (User defined signal 1)." >&2; '"$(event failure 0@a 7 'rank 1 is gone')"'exit 75' 'exit 0'
-    restarts 130 1 -n 2 "${train[@]}"
+    ends 130 1 'trap : USR1; kill -INT $PPID; until grep -qs "asked to save" cmn-run.log; do sleep 0.1; done; echo "mpiexec noticed that process rank 1 with PID 7 on node b exited on signal 10 (User defined signal 1)." >&2; '"$(event failure 0@a 7 'rank 1 is gone')"'exit 75' 'exit 0'
 }
 
 @test "a stop before the job began is no success, though mpiexec says so" {
@@ -292,9 +208,8 @@ train=(-- darknet classifier train x.data x.cfg -cmn -cmn_checkpoint 5)
 }
 
 @test "events: what a terminal or mpiexec --tag-output puts before them does not matter, and people see none of them" {
-    stand_in "printf 'half a line \r\\033[K' >&2; $(event failure 0@a 7 'nothing came from rank 2')echo 'the other half' >&2; exit 75" \
+    ends 0 3 "printf 'half a line \r\\033[K' >&2; $(event failure 0@a 7 'nothing came from rank 2')echo 'the other half' >&2; exit 75" \
         "printf '[1,0]<stderr>:' >&2; $(event resume 0@a 10 out/x-10.checkpoint)printf '[1,1]<stderr>:cn\\n[1,1]<stderr>:' >&2; $(event failure 1@b 12 'a \\\"gone\\\" rank')exit 75" 'exit 0'
-    restarts 0 3 -n 2 "${train[@]}"
     grep -Eq 'fault +rank 0 on a: nothing came from rank 2$' cmn-run.log
     grep -Eq 'resume +from out/x-10.checkpoint, iteration 10$' cmn-run.log
     grep -Eq 'failure +status 75: .*rank 1 on b: a "gone" rank$' cmn-run.log
@@ -331,46 +246,37 @@ shows() {
         shows first "$dashes" "$other" 'more of it' "$dashes" last
     done
     # Nobody says it, and other text between lines of dashes is shown at once.
-    stand_in "echo $dashes >&2; $(boxed "$code")echo $dashes >&2; echo mine >&2; echo last >&2; exit 3"
-    restarts 3 1 -n 2 "${train[@]}"
+    ends 3 1 "echo $dashes >&2; $(boxed "$code")echo $dashes >&2; echo mine >&2; echo last >&2; exit 3"
     shows "$dashes" "$dashes" mine last "$dashes" "$code" 'more of it' "$dashes"
     # A box that is too long, or has no end.
-    stand_in "printf '%s\n' $dashes '$primary' >&2; seq -f '%0100g' 50 >&2; echo $dashes >&2; exit 3"
-    restarts 3 1 -n 2 "${train[@]}"
+    ends 3 1 "printf '%s\n' $dashes '$primary' >&2; seq -f '%0100g' 50 >&2; echo $dashes >&2; exit 3"
     [[ $(wc -l <run.err) -eq 53 ]]
-    stand_in "printf '%s\n' $dashes '$primary' >&2; exit 3"
-    restarts 3 1 -n 2 "${train[@]}"
+    ends 3 1 "printf '%s\n' $dashes '$primary' >&2; exit 3"
     shows "$dashes" "$primary"
     # With a fault, too: a rank may have said it.
-    stand_in "$(event failure 0@a 7 'rank 1 is gone')printf '%s\n' $dashes '$primary' mine >&2; exit 75"
-    restarts 75 1 -n 2 -retries 0 "${train[@]}"
+    options='-retries 0' ends 75 1 "$(event failure 0@a 7 'rank 1 is gone')printf '%s\n' $dashes '$primary' mine >&2; exit 75"
     shows "$dashes" "$primary" mine
     # A good end is not explained.
-    stand_in "$(boxed "$lost")$(event end 0@a 7 '')" 'exit 0'
-    restarts 0 1 -n 2 "${train[@]}"
+    ends 0 1 "$(boxed "$lost")$(event end 0@a 7 '')" 'exit 0'
     shows "$dashes" "$lost" 'more of it' "$dashes"
 }
 
 @test "sentences and other tokens are no events: people see them, and nothing is decided by them" {
-    stand_in "echo 'cmn: resumed from out/x-5.checkpoint, iteration 5' >&2; echo 'cmn: first checkpoint on the disk' >&2; $lost" \
+    options='-retries 1' ends 75 2 "echo 'cmn: resumed from out/x-5.checkpoint, iteration 5' >&2; echo 'cmn: first checkpoint on the disk' >&2; $lost" \
         "OMPI_CMN_EVENT_TOKEN=00000000000000000001; $(from 7)$lost" 'exit 0'
-    restarts 75 2 -retries 1 -n 2 "${train[@]}"
     run -1 grep resume cmn-run.log
     grep -q '^cmn-event:00000000000000000001 {"kind":"resume"' run.err
-    stand_in 'printf "cmn-event:%s {\"kind\":\"resume\", other text\n" "$OMPI_CMN_EVENT_TOKEN" >&2; exit 1'
-    restarts 1 1 -n 2 "${train[@]}"
+    ends 1 1 'printf "cmn-event:%s {\"kind\":\"resume\", other text\n" "$OMPI_CMN_EVENT_TOKEN" >&2; exit 1'
     grep -q '^{"kind":"resume", other text$' run.err
     # Two runs have two tokens.
-    stand_in 'echo "$OMPI_CMN_EVENT_TOKEN" >>token; exit 0'
-    restarts 0 1 -n 2 "${train[@]}"
+    ends 0 1 'echo "$OMPI_CMN_EVENT_TOKEN" >>token; exit 0'
     rm attempts
     restarts 0 1 -n 2 "${train[@]}"
     [[ $(sort -u token | grep -cE '^[0-9]{20}$') -eq 2 ]]
 }
 
 @test "a warning of a rank stands in the journal" {
-    stand_in "$(event warning 0@a 20 'checkpoint of iteration 20 not written: out: No space left on device')exit 0"
-    restarts 0 1 -n 2 "${train[@]}"
+    ends 0 1 "$(event warning 0@a 20 'checkpoint of iteration 20 not written: out: No space left on device')exit 0"
     grep -Eq 'warning +checkpoint of iteration 20 not written: out: No space left' cmn-run.log
 }
 
@@ -403,11 +309,9 @@ END
 
 @test "a process that outlives mpiexec and writes for ever is ended, and a stop that comes meanwhile counts" {
     writes='(for ((i = 0; i < 1000; i++)); do echo still here >&2; sleep 0.1; done) & '
-    stand_in "${writes}sleep 1; $lost" 'exit 0'
-    restarts 0 2 -n 2 "${train[@]}"
+    ends 0 2 "${writes}sleep 1; $lost" 'exit 0'
     grep -Eq 'left +[12] process' cmn-run.log
-    stand_in "${writes}(until grep -qs ' fault ' cmn-run.log; do sleep 0.1; done; sleep 1; kill -TERM \$PPID) & sleep 1; $lost" 'exit 0'
-    restarts 143 1 -n 2 "${train[@]}"
+    ends 143 1 "${writes}(until grep -qs ' fault ' cmn-run.log; do sleep 0.1; done; sleep 1; kill -TERM \$PPID) & sleep 1; $lost" 'exit 0'
 }
 
 state_is() {
@@ -482,34 +386,16 @@ END
 }
 
 @test "each attempt is told which training it continues, and how far that has come; what -clear means then is the ranks' to know" {
-    stand_in "$(event start 0@a -1 '')$lost" "$(event training 0@a -1 'r 0 -1 a')$lost" "$(event checkpoint 0@a 5 'r 120 5 a')$lost" "$(from 5)exit 0"
-    restarts 0 4 -n 2 "${train[@]}" -clear
+    keys=-clear ends 0 4 "$(event start 0@a -1 '')$lost" "$(event training 0@a -1 'r 0 -1 a')$lost" "$(event checkpoint 0@a 5 'r 120 5 a')$lost" "$(from 5)exit 0"
     [[ $(cat reached-*) == $'\n\nr 0 -1 a\nr 120 5 a' ]]
     [[ $(grep -l -- '-clear' words-* | xargs) == 'words-1 words-2 words-3 words-4' ]]
 }
 
 @test "-clear is not repeated where no rank has said whether it wrote checkpoints, unless none was started" {
-    stand_in "$lost" 'exit 0'
-    restarts 75 1 -n 2 "${train[@]}" -clear
+    keys=-clear ends 75 1 "$lost" 'exit 0'
     grep -q '^cmn-run: no rank has reported .*OMPI_CMN_EVENT_TOKEN.* -clear' run.err
-    for none in 'ORTE was unable to reliably start one or more daemons.' \
-        'ssh: connect to host b port 22: No route to host\nPRTE has lost communication with a remote daemon.'; do
-        stand_in "printf '$none\n' >&2; exit 255" 'exit 0'
-        restarts 0 2 -n 2 "${train[@]}" -clear
-        [[ $(<words-2) == *-clear* ]]
-    done
-}
-
-@test "a rank whose end hangs is ended by its alarm: what it has said before counts" {
-    alarm='printf "%s\n" "mpiexec noticed that process rank 0 with PID 7 on node a exited on signal 14 (Alarm clock)." >&2; exit 142'
-    stand_in "$(event error 0@a 7 'x.data: No such file')$alarm" 'exit 0'
-    restarts 1 1 -n 2 "${train[@]}"
-    stand_in "$(event failure 0@a 7 'nothing came from rank 2')$alarm" 'exit 0'
-    restarts 0 2 -n 2 "${train[@]}"
-    grep -Eq 'failure +status 75: a rank or a machine failed: rank 0 on a: nothing came from rank 2$' cmn-run.log
-    stand_in "$alarm" 'exit 0'
-    restarts 0 2 -n 2 "${train[@]}"
-    grep -Eq 'failure +status 142: rank 0 on a ended by signal 14' cmn-run.log
+    keys=-clear ends 0 2 'echo "ORTE was unable to reliably start one or more daemons." >&2; exit 255' 'exit 0'
+    [[ $(<words-2) == *-clear* ]]
 }
 
 # says TEXT: what the stand-in says of b when it is asked whether it answers; it does not, then.
@@ -518,7 +404,7 @@ says() {
     grep -q 'cat says' fake/mpiexec || sed -i 's/^if .* == .sleep 1. .*/&\n    [[ ! -e says || $* != *"-host b:"* ]] || { cat says >\&2; exit 255; }/' fake/mpiexec
 }
 
-# What ssh and shells say; tests/hosts/ssh.bats has real ones.
+# All that ssh and shells say is in tests/unit/run/diagnosis.c; tests/hosts/ssh.bats has real ones.
 @test "a machine that a person has to set up is not waited for: one line, status 1" {
     stand_in 'exit 0'
     while IFS='|' read -r text line; do
@@ -528,22 +414,13 @@ says() {
         grep -Eq "^cmn-run: b: $line" run.err
     done <<'END'
 Host key verification failed.|its host key is not known here: log in once by hand
-No ED25519 host key is known for b and you have requested strict checking.\nHost key verification failed.|its host key is not known here
-@@@@@@@@@@@@@\n@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\nHost key verification failed.|its host key is not the one known here: .*ssh-keygen -R
 Permission denied, please try again.\r\nroot@b: Permission denied (publickey,password).\r|ssh may not log in there without a password: .*ssh-copy-id
-ssh: Could not resolve hostname b: Name or service not known|there is no machine of this name
-bash: line 1: orted: command not found|Open MPI is not where .*--prefix
-zsh:1: command not found: prted|Open MPI is not where
-/bin/sh: 1: /opt/openmpi/bin/prted: not found|Open MPI is not where
-bash: line 1: /opt/openmpi/bin/prted: No such file or directory|Open MPI is not where
 END
-}
-
-@test "an mpiexec that is not Open MPI's is named: one line, status 1" {
-    stand_in 'echo "[mpiexec@a] match_arg (utils/args/args.c:163): unrecognized argument mca" >&2; exit 255'
-    restarts 1 1 -n 2 -retries 3 "${train[@]}"
-    [[ $(grep -c '^cmn-run: ' run.err) -eq 1 ]]
-    grep -q "^cmn-run: mpiexec is not Open MPI's, .*: start the training by mpiexec itself$" run.err
+    # The same where mpiexec finds the machines itself.
+    refused='printf "%s\n" "Host key verification failed." "PRTE has lost communication with a remote daemon." "  Remote daemon: [prterun-a-7@0,1] on node b" >&2; exit 255'
+    ends 1 1 "$refused" 'exit 0'
+    [[ $(grep '^cmn-run: ' run.err) == 'cmn-run: b: its host key is not known here: '* ]]
+    ends 0 3 "$lost" "$refused" 'exit 0'
 }
 
 @test "a machine that may be there in a moment is waited for, whatever stands before what ssh says" {
@@ -557,18 +434,6 @@ END
     rm says
     restarts 0 2 -hosts a:2,b:3 "${train[@]}"
     [[ $(<words-2) == *' -host a:2 -n 2 '* ]]
-}
-
-@test "the same where mpiexec finds the machines itself" {
-    refused='printf "%s\n" "Host key verification failed." "PRTE has lost communication with a remote daemon." "  Remote daemon: [prterun-a-7@0,1] on node b" >&2; exit 255'
-    stand_in "$refused" 'exit 0'
-    restarts 1 1 -n 2 "${train[@]}"
-    [[ $(grep '^cmn-run: ' run.err) == 'cmn-run: b: its host key is not known here: '* ]]
-    stand_in "$lost" "$refused" 'exit 0'
-    restarts 0 3 -n 2 "${train[@]}"
-    # What a rank says is nothing of that.
-    stand_in "$(event start 0@b -1 '')$refused" 'exit 0'
-    restarts 0 2 -n 2 "${train[@]}"
 }
 
 @test "a rank that is too young to know a signal dies of it: for a machine that is to be left, and for a move, that is no failure" {
@@ -595,8 +460,8 @@ END
     [[ $(<words-3) == *' --mca odls_base_sigkill_timeout 2 -host a:2,b:3 -n 5 darknet '* ]]
     grep -Eq 'gone +b:3 .*no route to b' cmn-run.log
     grep -Eq 'ranks +2 ranks from here on, 5 before: cmn_batch=global keeps the batch and the result' cmn-run.log
-    stand_in "echo b >machines; $lost" "$(from 5): >machines; $lost" 'exit 0'
-    restarts 0 3 -hosts a:2,b:3 "${train[@]}" -cmn_batch per_rank
+    stand_in "echo b >machines; $lost" 'exit 0'
+    restarts 0 2 -hosts a:2,b:3 "${train[@]}" -cmn_batch per_rank
     grep -Eq 'ranks +2 ranks from here on, 5 before: with cmn_batch=per_rank' cmn-run.log
     stand_in "echo b >machines; $lost" 'exit 0'
     printf 'a slots=1 # one\n\n# none\nb slots=3\r\0a slots=1\n' >hostfile
@@ -648,11 +513,9 @@ END
     refused "-mpi '-host ...': cmn-run itself tells mpiexec: give it -hosts" -mpi '-host a:3' -hosts a:2 "${train[@]}"
     refused '-retry: no such option; cmn-run -help lists them' -n 2 -retry 2 "${train[@]}"
     refused '-retries: K is missing' -n 2 -retries
-    refused '-n 0: write a number from 1' -n 0 "${train[@]}"
     refused '8: no program of this name in PATH' -n 2 8 "${train[@]}"
     refused "--oversubscribe: no such option; .*, and those of mpiexec go into -mpi" -n 2 --oversubscribe -- darknet classifier train x.data x.cfg -cmn
     refused '-hosts a:2,-oProxy:1: write NAME:RANKS' -hosts a:2,-oProxy:1 "${train[@]}"
-    refused '-hosts a:0: write NAME:RANKS' -hosts a:0 "${train[@]}"
     echo 'a' >hostfile
     refused 'hostfile:1: say how many ranks a takes: slots=N' -hostfile hostfile "${train[@]}"
     refused '-hostfile none: No such file' -hostfile none "${train[@]}"
@@ -662,10 +525,6 @@ END
     refused '-hostfile .: no regular file' -hostfile . "${train[@]}"
     refused 'journal pipe: this is a pipe, which may block: name another' -journal pipe -n 2 "${train[@]}"
     refused 'journal no/log: No such file' -journal no/log -n 2 "${train[@]}"
-    printf '[net]\nbatch=1\n' >x.cfg
-    refused '.*no checkpoints' -n 2 -retries 1 -- darknet classifier train x.data x.cfg -cmn
-    printf '\xef\xbb\xbf# one\n[net] # two\nbatch=1\ncmn_checkpoint = 7\n' >x.cfg
-    restarts 0 1 -n 2 -retries 1 -- darknet classifier train x.data x.cfg -cmn
     mkdir only
     cp fake/darknet only
     PATH=$PWD/only run -1 "$CMN_RUN" -n 2 -retries 0 "${train[@]}"
@@ -744,8 +603,7 @@ prints() {
     stand_in 'exit 3'
     restarts 3 1 -n 2 hostname
     # With checkpoints there are three more.
-    stand_in "$lost" "$lost" "$lost" "$lost" 'exit 0'
-    restarts 75 4 -n 2 "${train[@]}"
+    ends 75 4 "$lost" "$lost" "$lost" "$lost" 'exit 0'
     run -1 grep 'no checkpoints' run.err
 }
 

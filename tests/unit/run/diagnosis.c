@@ -8,6 +8,8 @@
 
 #define DIED "mpiexec noticed that process rank 1 with PID 7 on node b exited on signal "
 #define NO_FILE "mpiexec was unable to find the specified executable file, and therefore\n"
+#define NO_ACCESS "mpiexec was unable to launch the specified application as it could not access\n"
+#define NO_EXEC "Open MPI tried to fork a new process via the \"execve\" system call but\n"
 #define FATAL "@failure disk full\n"
 #define ERROR "@error bad cfg\n"
 #define LOST "ORTE has lost communication with a remote daemon.\n"
@@ -29,6 +31,8 @@ static const struct row {
     {"@stop\n", 143, SIGTERM, 0, CMN_STOPPED, 143, "asked to stop (Terminated)"},
     {"", 1, 0, 0, CMN_WRONG, 1, "another attempt would end that way, too"},
     {ERROR, 1, 0, 1, CMN_WRONG, 1, "that way, too: rank 1 on b: bad cfg"},
+    {ERROR, 0, 0, 0, CMN_WRONG, 1, "rank 1 on b: bad cfg"},
+    {ERROR, 143, 0, 0, CMN_WRONG, 1, "rank 1 on b: bad cfg"},
     {ERROR FATAL, 13, 0, 0, CMN_WRONG, 1, "rank 1 on b: bad cfg"},
     {ERROR "@hung\n", 137, 0, 0, CMN_WRONG, 1, "bad cfg"},
     {ERROR DIED "9 (Killed).\n", 137, 0, 0, CMN_FAILED, 137, "signal 9 (Killed); rank 1 on b: bad"},
@@ -36,6 +40,8 @@ static const struct row {
     {FATAL ERROR, 75, 0, 0, CMN_FAILED, 75, "disk full"},
     {FATAL, 142, 0, 0, CMN_FAILED, 75, "disk full"}, /* it ends itself when its end hangs */
     {FATAL DIED "14 (Alarm clock).\n", 142, 0, 0, CMN_FAILED, 75, "failed: rank 1 on b: disk"},
+    {ERROR DIED "14 (Alarm clock).\n", 142, 0, 0, CMN_WRONG, 1, "bad cfg"},
+    {DIED "14 (Alarm clock).\n", 142, 0, 0, CMN_FAILED, 142, "rank 1 on b ended by signal 14"},
     {"@training\n", 75, 0, 0, CMN_FAILED, 75, "a rank or a machine failed: no rank said why"},
     {"@training\n", 137, 0, 0, CMN_FAILED, 137, "a rank ended by signal 9 (Killed)"},
     {"@training\n", 139, 0, 0, CMN_CRASHED, 139, "a rank ended by signal 11"},
@@ -79,6 +85,14 @@ static const struct row {
     {LOST NODE_C, 205, 0, 0, CMN_FAILED, 205, "mpiexec has lost, or did not reach, c"},
     {NODE_C LOST, 205, 0, 0, CMN_FAILED, 205, "mpiexec has lost, or did not reach, a machine"},
     {LOST NODE_C, 0, 0, 0, CMN_FAILED, 75, "c"},
+    {"A daemon died unexpectedly with status 255\n", 1, 0, 0, CMN_FAILED, 1, "a machine"},
+    {"a daemon has unexpectedly failed after launch\n", 1, 0, 0, CMN_FAILED, 1, "a machine"},
+    {"ORTE is unable to establish a communication connection to the\n", 1, 0, 0, CMN_FAILED, 1,
+     "a machine"},
+    {"ORTE does not know how to route a message to the specified daemon\n", 1, 0, 0, CMN_FAILED, 1,
+     "a machine"},
+    {"mpiexec has detected that a required daemon terminated during execution\n", 1, 0, 0,
+     CMN_FAILED, 1, "a machine"},
     {LOST NODE_C "Permission denied (publickey)\n", 1, 0, 0, CMN_WRONG, 1,
      "c: ssh may not log in there without a password: make a key"},
     {LOST "Permission denied (publickey)\n", 1, 0, 1, CMN_FAILED, 1,
@@ -91,11 +105,18 @@ static const struct row {
      "b: /x/dark net is not there, or may not be executed"},
     {NO_FILE "   Working directory: /y\n   Node: b\n", 66, 0, 0, CMN_WRONG, 66,
      "b: /y is not there"},
+    {NO_ACCESS "Executable: /net/x\nNode: b\n", 132, 0, 1, CMN_FAILED, 132,
+     "b: /net/x is not there"},
+    {NO_EXEC, 131, 0, 0, CMN_WRONG, 131, "mpiexec cannot start the program"}, /* no SIGQUIT */
+    {NO_EXEC "  Local host: b\n  Error: Cannot allocate memory\n", 131, 0, 0, CMN_FAILED, 131,
+     "mpiexec could not start a rank: Error: Cannot allocate memory"},
     {NO_FILE "  Error: Cannot allocate memory\n", 1, 0, 0, CMN_FAILED, 1,
      "mpiexec could not start a rank: Error: Cannot allocate memory"},
     {NO_FILE "  Error: No such file\n", 1, 0, 0, CMN_WRONG, 1, "cannot start the program"},
     {"   Executable: /x\n" NO_FILE "   Node: b\n", 66, 0, 0, CMN_WRONG, 66, "cannot start"},
     {"Error: system limit exceeded on number of pipes\n", 1, 0, 0, CMN_WRONG, 1, "another attempt"},
+    {NO_ACCESS "Error: system limit exceeded on number of pipes\nNode: b\n", 186, 0, 0, CMN_FAILED,
+     186, "mpiexec could not start a rank on b: Error: system limit"},
     {NO_FILE " Node: b\nError: system limit exceeded on number of pipes\n", 1, 0, 0, CMN_FAILED, 1,
      "mpiexec could not start a rank on b: Error: system limit"},
     {"unrecognized argument mca\n", 255, 0, 0, CMN_WRONG, 1, "mpiexec is not Open MPI's"},
@@ -115,6 +136,7 @@ static const struct row {
     {"", 1, 0, 1, CMN_FAILED, 1, "mpiexec ended before a rank began"},
     {" \n", 250, 0, 0, CMN_FAILED, 250, "mpiexec ended before a rank began"},
     {"something\n", 250, 0, 0, CMN_WRONG, 250, "another attempt"},
+    {"something\n", 213, 0, 1, CMN_FAILED, 213, "mpiexec ended before a rank began"},
     {"@training\n", 250, 0, 1, CMN_WRONG, 250, "another attempt"},
 };
 

@@ -186,6 +186,7 @@ TEST(commands)
         {"nice ./darknet x -cmn", "", "....g 0"},
         {"my-darknet train -clear", "", "..tcg 0"},
         {"p x.cfg", "# a\n; b\n\n [ net ]\ncmn_checkpoint = 5 \ncmn_batch=per_rank\n", "..... 5"},
+        {"p x.cfg", "\xef\xbb\xbf# a\n[net] # b\nbatch=1\ncmn_checkpoint = 7\n", "....g 7"},
         {"p x.cfg", "[network]\ncmn_checkpoint=5\ncmn_checkpoint=6\ncmn_batch=global\n", "....g 5"},
         {"p x.cfg", "[net]\nbatch=1\n[crop]\ncmn_checkpoint=5\n", "....g 0"},
         {"p x.cfg", "[net]\n[net]\ncmn_checkpoint=5\n", "....g 0"},
