@@ -329,27 +329,7 @@ intended() {
     while read -r since pattern reason; do
         git merge-base --is-ancestor "$since" "$commit" 2>/dev/null || echo "$pattern $reason"
     done <<'TABLE'
-6f3d486 resume-back-1-node checkpoints store the momentum as one sum, which other ranks scale once instead of summing scaled parts
-6f3d486 gpu-resume-3-2 as resume-back-1-node
-6f3d486 gpu-to-cpu as resume-back-1-node
-d6ff429 bare-mlp cmn_batch=global is the default
-d6ff429 bare-conv cmn_batch=global is the default
-d6ff429 bare-yolo cmn_batch=global is the default
-d6ff429 bare-resume cmn_batch=global is the default
-d6ff429 bare-three-nodes cmn_batch=global is the default
-d6ff429 list-uneven ranks have whole micro-batches, or one with a share of the batch
 8e4212b gpu-non-cuda-aware the host adds in the order of the ranks, and not NCCL
-d6ff429 gpu-conv ranks have whole micro-batches, or one with a share of the batch
-d6ff429 3-naive-drop-local-resume ranks have whole micro-batches, or one with a share of the batch
-d6ff429 3-flat-mlp-powersgd-local-resume ranks have whole micro-batches, or one with a share of the batch
-d6ff429 2-hier-wide-local-resume ranks have whole micro-batches, or one with a share of the batch
-d6ff429 2-2d-conv-local ranks have whole micro-batches, or one with a share of the batch
-d6ff429 2-single-wide-skip-adam-resume ranks have whole micro-batches, or one with a share of the batch
-d6ff429 2-shm-yolo-local-resume ranks have whole micro-batches, or one with a share of the batch
-d6ff429 2-auto-yolo-fp16-local ranks have whole micro-batches, or one with a share of the batch
-d6ff429 2+1-naive-yolo-adam ranks have whole micro-batches, or one with a share of the batch
-d6ff429 2+2-naive-mlp-local ranks have whole micro-batches, or one with a share of the batch
-d6ff429 1+1+1-hier-mlp-powersgd-local-double-resume ranks have whole micro-batches, or one with a share of the batch
 TABLE
 }
 
@@ -511,26 +491,6 @@ darknet() {
     esac
 }
 
-# older: spells debug and keyed as programs of before 1.0 do, which have a key for each of those variables.
-older() {
-    local i variable
-    for variable in "${debug[@]}"; do
-        variable=${variable#CMN_DEBUG_}
-        keyed+=("-cmn_$(tr '[:upper:]' '[:lower:]' <<<"${variable%%=*}")" "${variable#*=}")
-    done
-    debug=()
-    # The weights with the best validation were kept on request.
-    if [[ $driver =~ ^(classifier|detector)$ && ${#keyed[@]} -gt 0 && " ${keyed[*]} " != *' -cmn_validate 0 '* ]]; then
-        keyed+=(-cmn_best on)
-    fi
-    for ((i = 0; i < ${#keyed[@]}; i += 2)); do
-        case "${keyed[i]} ${keyed[i + 1]}" in
-            '-cmn_compress fp16' | '-cmn_compress bf16') keyed[i]=-cmn_allreduce_dtype ;;
-            '-cmn_compress powersgd:'*) keyed+=(-cmn_powersgd_rank "${keyed[i + 1]#*:}") keyed[i + 1]=powersgd ;;
-        esac
-    done
-}
-
 # plan: from ranks, command and keys of an entry, all that is run: ranks, driver, net, changes, stop, back, from, evaluate, keyed, debug.
 plan() {
     local word had=' '
@@ -633,7 +593,6 @@ run_side() {
             set -e
             cd "$2"
             plan
-            [[ -z $spells_as_before || $program != "$ref/"* ]] || older
             run_entry
             collect
         ) 2>"$2.err"
@@ -682,7 +641,7 @@ compare() {
 # What an entry's results hang on: what is run, how it is run and looked at, on what.
 key() {
     (plan && echo "$first $second $net stop=$stop back=$back from=$from evaluate=$evaluate ${words[*]} ${keyed[*]}${debug[*]:+ ${debug[*]}}" && cfg "$net" "${changes[@]}")
-    declare -f darknet older run_entry collect
+    declare -f darknet run_entry collect
     cat "$work/machine"
 }
 
@@ -756,13 +715,8 @@ build_ref() {
         [[ ! -d build/upstream ]] || cp -r build/upstream "$ref/tree/build"
         make -C "$ref/tree" all >"$ref/make.log" 2>&1 || { tail -n 20 "$ref/make.log"; return 1; }
         cp "$ref/tree/bin/darknet" "$ref/bin/darknet"
-        # Before the stand-in had cuDNN, its only program had none.
-        for name in darknet-without-cudnn darknet; do
-            if make -C "$ref/tree" "build/cpu/fake/bin/$name" >>"$ref/make.log" 2>&1; then
-                cp "$ref/tree/build/cpu/fake/bin/$name" "$ref/bin/stand-in"
-                break
-            fi
-        done
+        ! make -C "$ref/tree" build/cpu/fake/bin/darknet-without-cudnn >>"$ref/make.log" 2>&1 ||
+            cp "$ref/tree/build/cpu/fake/bin/darknet-without-cudnn" "$ref/bin/stand-in"
         rm -rf "$ref/tree"
         echo "$stamp" >"$ref/built"
     fi
@@ -787,8 +741,6 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 
 build_ref
-spells_as_before=
-! "$ref/bin/darknet" cmn list | grep cmn_allreduce_dtype >/dev/null || spells_as_before=1
 data=$work/data
 mkdir "$data" "$work/said"
 (cd "$data" && data)
