@@ -39,21 +39,14 @@ ends() {
     wait_for 'the end of all ranks and of their shared memory' nothing_left
 }
 
-@test "SIGKILL inside each communicator's exchange, 2 and 3 ranks" {
+@test "SIGKILL inside each communicator's exchange: rank 0 of 2, and rank 1 of 3" {
+    local name rank
     sort_communicators "${mpiexec[@]}" -n 2
     for name in "${usable[@]}"; do
-        for ranks in 2 3; do
-            ends "$name" $ranks die 1
-            grep -E "rank 1\b.*(@| node )$(hostname)" err
+        for rank in 0 1; do
+            ends "$name" $((2 + rank)) die $rank
+            grep -E "rank $rank\b.*(@| node )$(hostname)" err
         done
-    done
-}
-
-@test "SIGKILL of rank 0 inside each communicator's exchange" {
-    sort_communicators "${mpiexec[@]}" -n 2
-    for name in "${usable[@]}"; do
-        ends "$name" 2 die 0
-        grep -E "rank 0\b.*(@| node )$(hostname)" err
     done
 }
 

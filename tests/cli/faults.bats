@@ -127,16 +127,6 @@ loads() {
     done
 }
 
-@test "SIGSEGV of a rank" {
-    [[ -z $SAN ]] || skip 'the sanitizer takes the signal, and ends with a status of its own'
-    start 2
-    kill -SEGV "$(pid_of_rank 1)"
-    ends
-    [[ $ended -ne 0 ]]
-    grep -E "rank 1\b.*(@| node )$(hostname)" job.err
-    loads "$(saved big)"
-}
-
 # stops_cleanly: the weights of the moment of the signal are saved. An epoch may end after it: those weights are younger.
 stops_cleanly() {
     [[ $ended -ne 0 ]]
@@ -145,11 +135,6 @@ stops_cleanly() {
     [[ $(seen "out/big$FINAL.weights") -ge $before ]]
     [[ $(grep -c '^cmn: asked to stop' job.err) -eq 1 ]]
     nothing_left
-}
-
-@test "Ctrl-C: SIGINT to mpiexec, weights saved" {
-    stop 2 mpiexec INT
-    stops_cleanly
 }
 
 # bats test_tags=alexeyab
@@ -193,8 +178,9 @@ stops_cleanly() {
     grep -q 'asked to stop' screen.txt
 }
 
-@test "a stopped training resumes from its weights" {
+@test "Ctrl-C: SIGINT to mpiexec, weights saved, from which the training resumes" {
     stop 2 mpiexec INT
+    stops_cleanly
     before=$(seen "out/big$FINAL.weights")
     cp "out/big$FINAL.weights" stopped.weights
     rm out/*

@@ -89,67 +89,11 @@ train() {
     until_said job.err 'Saving weights'
     stop_rank 1
     ends_naming 0 "rank 1@[^ ]+ is stopped \(SIGSTOP\?\) in: .*iteration [0-9]+.*; 2 other ranks wait for it in: "
-    train 2 -cmn_validate 0 -cmn_communicator flat
-    until_said job.err 'Saving weights'
-    stop_rank 0
-    ends_naming 1 "rank 0@[^ ]+ is stopped .*; 1 other rank waits for it in: "
     small_data 60000 20 # long epochs: ranks meet in the sum, and hardly ever in a row of the report
     train 2 -cmn_validate 0 -cmn_communicator shm
     until_said job.err 'Saving weights'
-    stop_rank 1
-    ends_naming 0 "rank 1@[^ ]+ is stopped .*; 1 other rank waits for it in: the sum of the gradients"
-}
-
-# phase PATTERN COMMAND...: COMMAND starts a job and stops a rank, which it may have done before or after the phase that is meant: until
-# the line about the rank matches.
-phase() {
-    local attempt pattern=$1
-    shift
-    for attempt in 1 2 3 4 5 6; do
-        "$@" "$attempt"
-        wait_for 'the end of the job' gone "$job"
-        ! grep -aEq "nothing moved .*$pattern" job.err || break
-        grep -a 'nothing moved' job.err || true
-        # shellcheck disable=SC2086
-        all_gone $ranks
-    done
-    echo "attempt $attempt"
-}
-
-stopped_in_validation() {
-    train 2 -cmn_report lines
-    # Behind the first iteration the first validation begins.
-    until_said job.out '^ *1[:,] '
-    sleep 0.2
-    stop_rank 1
-}
-
-@test "a rank is stopped while it validates in a training" {
-    small_data 120 10000
-    # Most of the time goes there, and yet the other rank's part is done within cmn_timeout.
-    for ((i = 0; i < 8 / SLOW / CHANNELS / CHANNELS + (CHANNELS > 1); i++)); do cat valid.list; done >many.list
-    sed -i 's/^valid=.*/valid=many.list/' small.data
-    phase 'waits for it in: validation' stopped_in_validation
-    ends_naming 0 'rank 1@[^ ]+ is stopped .*; 1 other rank waits for it in: validation'
-}
-
-# stopped_in_evaluation ATTEMPT: the list is read by then.
-stopped_in_evaluation() {
-    start 2 classifier valid small.data mlp.cfg "out/mlp$FINAL.weights" -cmn
-    until_said job.err 'Loading weights'
-    sleep $((3 * SLOW * $1))
     stop_rank 0
-}
-
-@test "a rank is stopped while it evaluates" {
-    small_data 10 10000
-    mlp_cfg | sed 's/^output=64/output=8192/' >mlp.cfg
-    darknet_on 1 classifier train small.data mlp.cfg -cmn -cmn_validate 0 >/dev/null 2>&1
-    # More than it can be through with: 4 TFLOP.
-    for ((i = 0; i < 30; i++)); do cat valid.list; done >many.list
-    sed -i 's/^valid=.*/valid=many.list/' small.data
-    phase 'in: evaluation' stopped_in_evaluation
-    ends_naming 1 'rank 0@[^ ]+ is stopped \(SIGSTOP\?\) in: evaluation'
+    ends_naming 1 "rank 0@[^ ]+ is stopped .*; 1 other rank waits for it in: the sum of the gradients"
 }
 
 # The others continue until they need it: in the sum of the gradients, or at the first barrier.
@@ -162,6 +106,20 @@ stopped_in_evaluation() {
     until_said job.err '^ *layer '
     find_ranks
     ends_naming '[01]' 'rank [01]@[^ ]+ is stalled in: .* \(fifo-digit-3.png\)'
+}
+
+@test "an image that is never read in a validation, and in an evaluation" {
+    mkfifo fifo-digit-3.png
+    small_data 60 20
+    mlp_cfg max_batches=1 >mlp.cfg
+    darknet_on 1 classifier train small.data mlp.cfg -cmn -cmn_validate 0 >/dev/null 2>&1
+    sed -i '5s/.*/fifo-digit-3.png/' valid.list
+    start 2 classifier valid small.data mlp.cfg out/mlp.weights -cmn
+    stopped=$SECONDS
+    ends_naming '[01]' 'rank 0@[^ ]+ is stalled in: .*\(fifo-digit-3.png\).*; 1 other rank waits for it in: evaluation'
+    train 2 -clear
+    stopped=$SECONDS
+    ends_naming '[01]' 'rank 0@[^ ]+ is stalled in: .*\(fifo-digit-3.png\).*; 1 other rank waits for it in: validation'
 }
 
 @test "weights that are never read, at the start" {

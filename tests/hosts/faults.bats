@@ -72,14 +72,6 @@ only_node2() {
     cmp alike.weights apart.weights
 }
 
-@test "the images are missing on the second node" {
-    small_data 60 10
-    mlp_cfg >mlp.cfg
-    mkdir nothing
-    cluster_differs node2 "$REPO/data/mnist/train" nothing
-    only_node2 'Cannot load image'
-}
-
 @test "an image that only the second node cannot read" {
     small_data 60 10
     mlp_cfg >mlp.cfg

@@ -144,18 +144,6 @@ ends_saying() {
     all_stacks 0@node1 1@node1 2@node1
 }
 
-@test "the link is cut in a validation" {
-    small_data 120 10000
-    # Most of the time goes there.
-    for i in 1 2 3 4 5 6 7 8; do cat valid.list; done >many.list
-    sed -i 's/^valid=.*/valid=many.list/' small.data
-    train 1+1
-    until_said '^cmn: 2 ranks on'
-    until_true 'watchdogs that have heard each other' heard
-    cluster_run ip -n node2 link set eth0 down
-    ends_saying "^cmn\[rank 0@node1\] nothing moved for $LIMIT s .*: node2 \(rank 1\) does not answer"
-}
-
 @test "all processes of a node die, and Open MPI's daemon with them" {
     train 2+2 -cmn_validate 0
     until_heard
