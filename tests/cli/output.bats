@@ -25,7 +25,8 @@ on_terminal() {
 
 heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +validation/main/accuracy +lr +images/s +elapsed_time *$'
 
-@test "rank 0 alone prints" {
+@test "in a pipe: rank 0 alone prints, Darknet's line for each iteration, a row an epoch with all columns filled, and no bar" {
+    rm -r out
     train
     for once in '^Learning Rate: ' '^mlp$' "$heading"; do
         [[ $(grep -cE "$once" out.txt) -eq 1 ]]
@@ -33,34 +34,24 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
     [[ $(grep -cE '^ *layer +filters' err.txt) -eq 1 ]]
     [[ $(grep -c '^cmn: 2 ranks' err.txt) -eq 1 ]]
     [[ $(grep -c "^Saving weights to out/mlp$FINAL.weights\$" err.txt) -eq 1 ]]
-}
-
-@test "Darknet's own lines stay in a pipe, one for each iteration" {
-    train
     iterations=$(grep -cE '^[0-9]+, [0-9.]+: [0-9.]+, [0-9.]+ avg, [0-9.]+ rate, [0-9.]+ seconds, [0-9]+ images(, [0-9.]+ hours left)?$' out.txt)
     [[ $iterations -eq 10 ]]
     [[ $(grep -c '^Loaded: [0-9.]* seconds$' out.txt) -eq 10 ]]
     grep -qE '^10, 2\.000: .* 400 images(,|$)' out.txt
-}
-
-@test "the first line says ranks, nodes, communicator, dtype, batches and seed" {
-    train
     grep -qE '^cmn: 2 ranks on 1 node, communicator shm \(auto: one node\), fp32, overlap off, batch 20 per rank, global batch 40, .*seed 7$' err.txt
-    darknet_on 3 classifier train small.data mlp.cfg -cmn -cmn_batch global -cmn_communicator naive >out.txt 2>err.txt
-    grep -qE '^cmn: 3 ranks on 1 node, communicator naive .*global batch 20, .*seed [0-9]+$' err.txt
-}
-
-@test "one row an epoch, all columns filled" {
-    train
     [[ $(grep -A 1 -E "$heading" out.txt | tail -n 1 | wc -w) -eq 9 ]]
     awk '$1 == "1.00" && $2 == 5 && NF == 9 { one = 1 } $1 == "2.00" && $2 == 10 && NF == 9 { two = 1 }
         END { exit !(one && two) }' out.txt
-}
-
-@test "cmn_report_every adds rows; those between epochs have no validation" {
-    train -cmn_report_every 2
-    awk '/^[0-9.]+ +[0-9]+ +[0-9.]+ / && $2 ~ /^[0-9]+$/ { if (NF == 9) full++; else if (NF == 7) short++ }
-        END { exit !(full == 2 && short == 4) }' out.txt
+    run -1 grep -q $'[\r\033]' out.txt
+    run -1 grep -q ETA out.txt
+    # A folder for the weights is made and said. They are written under another name first, and nothing else is left behind.
+    grep -q '^cmn: made the backup folder out$' err.txt
+    [[ $(cd out && echo *) == "$(pjreddies && echo mlp.json mlp.weights mlp_1.weights mlp_2.weights mlp_best.weights || echo mlp.json mlp_best.weights mlp_final.weights)" ]]
+    # What the validation said is what classifier valid says.
+    darknet_on 2 classifier valid small.data mlp.cfg "out/mlp$FINAL.weights" -cmn >valid.txt 2>/dev/null
+    accuracy=$(awk '/^2\.00 +10 / { print $6 }' out.txt)
+    right=$(sed -n 's/^validation: 50 images, \([0-9]*\) right.*/\1/p' valid.txt)
+    awk -v a="$accuracy" -v r="$right" 'BEGIN { d = a - r / 50; exit !(a != "" && r != "" && d < 1e-4 && d > -1e-4) }'
 }
 
 @test "no validation: cmn_validate=off, or no list" {
@@ -72,9 +63,11 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
     grep -q 'no .valid. list' err.txt
 }
 
-@test "JSON log: parses, has ChainerMN's names, agrees with the table" {
+@test "cmn_report_every adds rows, those between epochs without validation; the JSON log has ChainerMN's names, and agrees" {
     command -v jq >/dev/null || skip 'jq is not installed'
     train -cmn_report_every 2
+    awk '/^[0-9.]+ +[0-9]+ +[0-9.]+ / && $2 ~ /^[0-9]+$/ { if (NF == 9) full++; else if (NF == 7) short++ }
+        END { exit !(full == 2 && short == 4) }' out.txt
     jq -e 'length == 6' out/mlp.json
     jq -e '[.[].iteration] == [2, 4, 5, 6, 8, 10]' out/mlp.json
     jq -e '.[2] | [has("epoch", "iteration", "main/loss", "validation/main/loss", "main/accuracy",
@@ -88,20 +81,6 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
     train -cmn_json elsewhere.json
     jq -e 'length == 2' elsewhere.json
     run -1 compgen -G 'elsewhere.json.*'
-}
-
-@test "validation while training is classifier valid" {
-    train
-    darknet_on 2 classifier valid small.data mlp.cfg "out/mlp$FINAL.weights" -cmn >valid.txt 2>/dev/null
-    accuracy=$(awk '/^2\.00 +10 / { print $6 }' out.txt)
-    right=$(sed -n 's/^validation: 50 images, \([0-9]*\) right.*/\1/p' valid.txt)
-    awk -v a="$accuracy" -v r="$right" 'BEGIN { d = a - r / 50; exit !(a != "" && r != "" && d < 1e-4 && d > -1e-4) }'
-}
-
-@test "no progress bar in a pipe" {
-    train
-    run -1 grep -q $'[\r\033]' out.txt
-    run -1 grep -q ETA out.txt
 }
 
 @test "a progress bar on a terminal, and Darknet's lines hidden behind the table" {
@@ -176,18 +155,6 @@ heading='^epoch +iteration +main/loss +validation/main/loss +main/accuracy +vali
     "$DARKNET" classifier train small.data mlp.cfg -cmn >out.txt 2>err.txt
     grep -q '^cmn: 1 rank on 1 node' err.txt
     grep -qE '^1\.00 +10 ' out.txt
-}
-
-@test "a folder for the weights is made and said" {
-    rm -r out
-    train
-    grep -q '^cmn: made the backup folder out$' err.txt
-    [[ -s out/mlp$FINAL.weights ]]
-}
-
-@test "weights are written under another name first, and nothing else is left behind" {
-    train
-    [[ $(cd out && echo *) == "$(pjreddies && echo mlp.json mlp.weights mlp_1.weights mlp_2.weights mlp_best.weights || echo mlp.json mlp_best.weights mlp_final.weights)" ]]
 }
 
 @test "darknet cmn list shows every communicator and key" {
