@@ -104,12 +104,17 @@ detect_on() {
         { tail -n 30 train.log; return 1; }
 }
 
+# detected NAME N ARGUMENTS...: detect_on, whose last weights become NAME.weights.
+detected() {
+    detect_on "${@:2}"
+    mv out/net_final.weights "$1.weights"
+}
+
 # one_to_three: net.cfg on 1, 2 and 3 ranks has the same weights: N.weights.
 one_to_three() {
     local n
     for n in 1 2 3; do
-        detect_on "$n"
-        mv out/net_final.weights "$n.weights"
+        detected "$n" "$n"
     done
     assert_close 1.weights 2.weights 1e-6
     assert_close 1.weights 3.weights 1e-6

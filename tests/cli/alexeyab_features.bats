@@ -9,8 +9,7 @@ load alexeyab
 resumes_with_same_bits() {
     export CMN_DEBUG_CHECKPOINT_KEEP=99
     rm -rf out
-    detect_on 2 -cmn_checkpoint 1
-    mv out/net_final.weights whole.weights
+    detected whole 2 -cmn_checkpoint 1
     find out -name '*.checkpoint' ! -name net-2.checkpoint -delete
     detect_on 2 -cmn_checkpoint 1
     grep -q 'resumed from out/net-2.checkpoint' train.log
@@ -36,8 +35,7 @@ resumes_with_same_bits() {
     sed '/stopbackward/d; s/max_batches=3/max_batches=1/; s/learning_rate=.*/learning_rate=0/' net.cfg >first.cfg
     darknet_on 1 detector train digits.data first.cfg -dont_show -cmn -cmn_seed 7 -cmn_validate 0 >train.log 2>&1
     for n in 1 2 3; do
-        detect_on "$n" out/first_final.weights -clear
-        mv out/net_final.weights "$n.weights"
+        detected "$n" "$n" out/first_final.weights -clear
     done
     assert_close 1.weights 2.weights 1e-6
     assert_close 1.weights 3.weights 1e-6

@@ -74,8 +74,6 @@ net_cfg() {
     echo images/2.png >images.list    # Darknet alone draws with replacement: it might never take one of four
     echo '2 .5 .5 .4 .4' >labels/2.txt
     fails_clearly 'labels/2.txt: class 2, but there are 2 classes' "$DARKNET" yolo train grid.cfg -data images.data
-    for box in '0 nan .5 .4 .4' '0 .5 .5 .4 inf'; do
-        echo "$box" >labels/2.txt
-        both 'labels/2.txt:1: not a class and four numbers' detector train images.data yolo.cfg
-    done
+    echo '0 nan .5 .4 .4' >labels/2.txt
+    both 'labels/2.txt:1: not a class and four numbers' detector train images.data yolo.cfg
 }

@@ -112,6 +112,18 @@ train_on() {
         { cat train.log; return 1; }
 }
 
+# trained NAME N CFG ARGUMENTS...: train_on, whose last weights become NAME.weights.
+trained() {
+    train_on "${@:2}"
+    mv "out/$(basename "$3" .cfg)$FINAL.weights" "$1.weights"
+}
+
+# empty_out: the backup folder without what a training has left there.
+empty_out() {
+    rm -rf out
+    mkdir out
+}
+
 # difference A B: relative L2 of two weights files; fails when their headers differ.
 difference() {
     local text

@@ -20,11 +20,9 @@ layers_cfg() {
 same_as_one_rank() {
     local n
     layers_cfg "$@" >layers.cfg
-    train_on 1 layers.cfg -cmn_batch global
-    mv out/layers.weights one.weights
+    trained one 1 layers.cfg -cmn_batch global
     for n in 2 3; do
-        train_on "$n" layers.cfg -cmn_batch global
-        mv out/layers.weights many.weights
+        trained many "$n" layers.cfg -cmn_batch global
         assert_close one.weights many.weights 1e-5
     done
 }
@@ -50,12 +48,6 @@ same_as_one_rank() {
     assert_far one.weights out/layers.weights 1e-3
 }
 
-@test 'adam=1 with local steps is refused' {
-    mlp_cfg adam=1 B1=0.9 B2=0.999 eps=1e-7 >mlp.cfg
-    fails_clearly_on 2 'cmn_local_steps=4 does not go with adam=1 in the cfg' classifier train small.data mlp.cfg -cmn \
-        -cmn_communicator flat -cmn_local_steps 4
-}
-
 # refuses WHAT WHY LINE...: a training, an evaluation and the doctor refuse the net of these lines, with KEYS in [net], in the
 # same words.
 refuses() {
@@ -72,17 +64,11 @@ refuses() {
     grep -x "  bad.cfg:$number: $what: $why" doctor.txt
 }
 
+# tests/unit/config/refused_layers.c has all of them.
 @test 'layers and keys that -cmn does not repair are refused by name, in a training, an evaluation and by the doctor' {
-    local instead='remove it, or use one process, without -cmn' type
-    for type in rnn gru lstm crnn; do
-        refuses "[$type]" '-cmn trains no layer that keeps a state between steps; use one process, without -cmn' "[$type]"
-    done
-    for type in l2norm normalization lrn; do
-        refuses "[$type]" "this Darknet's gradient of it is wrong; $instead" "[$type]"
-    done
-    for type in binary xnor; do
-        refuses $type=1 "this Darknet computes it in different ways on the CPU and on GPUs; $instead" '[conv]' size=3 filters=2 $type=1
-    done
+    local instead='remove it, or use one process, without -cmn'
+    refuses '[lrn]' "this Darknet's gradient of it is wrong; $instead" '[lrn]'
+    refuses xnor=1 "this Darknet computes it in different ways on the CPU and on GPUs; $instead" '[conv]' size=3 filters=2 xnor=1
     KEYS=time_steps=2 refuses time_steps=2 "-cmn trains no sequences, which only layers with a state need; $instead"
 }
 
@@ -127,8 +113,7 @@ refused() {
     done >digits.tree
     echo 'tree=digits.tree' >>small.data
     mlp_cfg max_batches=40 batch=20 | sed 's/^\[softmax\]/&\ntree=digits.tree/' >tree.cfg
-    train_on 1 tree.cfg -cmn_batch global -cmn_report_every 1
-    mv out/tree.weights one.weights
+    trained one 1 tree.cfg -cmn_batch global -cmn_report_every 1
     jq -r '.[]["main/loss"]' out/tree.json | paste -sd ' ' | tee losses
     awk '{ exit !($1 > 0 && $1 < 100 && $NF > 0 && $NF < .8 * $1) }' losses
     train_on 3 tree.cfg -cmn_batch global

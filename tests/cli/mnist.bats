@@ -36,11 +36,11 @@ within() {
         { echo "more than $1 apart: ${*:2}"; return 1; }
 }
 
-@test "MLP: 3 epochs on 1, 2, 3 ranks reach the same accuracy" {
+@test "MLP: 3 epochs on 1, 2 and 3 ranks, of which the two have shards, reach the same accuracy" {
     [[ -z $SAN ]] || skip 'too slow with sanitizers'
     # Measured with two seeds: 0.925 and 0.928, 0.918 and 0.919, 0.902 and 0.898, as more ranks make fewer steps.
     one=$(accuracy_on 1 mnist_mlp)
-    two=$(accuracy_on 2 mnist_mlp)
+    two=$(accuracy_on 2 mnist_mlp -cmn_scatter shard)
     three=$(accuracy_on 3 mnist_mlp)
     echo "1, 2, 3 ranks: $one $two $three"
     above 0.87 "$one" "$two" "$three"
@@ -64,9 +64,3 @@ within() {
     [[ -n $SAN ]] || above 0.75 "$one" "$two"
 }
 
-@test "shard learns as well as global" {
-    [[ -z $SAN ]] || skip 'too slow with sanitizers'
-    shard=$(accuracy_on 2 mnist_mlp -cmn_scatter shard)
-    echo "$shard"
-    above 0.87 "$shard"
-}

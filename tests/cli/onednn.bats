@@ -27,11 +27,9 @@ net_cfg() {
 
 @test "20 iterations: 1, 2 and 3 ranks end within 1e-6 of each other, and within 1e-4 of OpenBLAS" {
     net_cfg >net.cfg
-    CMN_DEBUG_ONEDNN=off train_on 1 net.cfg
-    mv "out/net$FINAL.weights" openblas.weights
+    CMN_DEBUG_ONEDNN=off trained openblas 1 net.cfg
     for n in 1 2 3; do
-        train_on $n net.cfg
-        mv "out/net$FINAL.weights" $n.weights
+        trained $n $n net.cfg
     done
     assert_close 1.weights 2.weights 1e-6
     assert_close 1.weights 3.weights 1e-6
@@ -68,19 +66,16 @@ bf16_or_skip() {
 @test "cmn_mixed=bf16: 1, 2 and 3 ranks end near each other and near 32 bits; with cmn_exact=on equal, and resumed to the bit" {
     bf16_or_skip
     net_cfg >net.cfg
-    train_on 1 net.cfg
-    mv "out/net$FINAL.weights" floats.weights
+    trained floats 1 net.cfg
     for n in 1 2 3; do
-        train_on $n net.cfg -cmn_mixed bf16
-        mv "out/net$FINAL.weights" $n.weights
+        trained $n $n net.cfg -cmn_mixed bf16
     done
     assert_close 1.weights 2.weights 2e-4 # other micro-batches are rounded as a whole
     assert_close 1.weights 3.weights 2e-4
     assert_close floats.weights 1.weights 2e-2
     assert_far floats.weights 1.weights 1e-5
     for n in 1 2 3; do
-        train_on $n net.cfg -cmn_mixed bf16 -cmn_exact on
-        mv "out/net$FINAL.weights" exact-$n.weights
+        trained "exact-$n" $n net.cfg -cmn_mixed bf16 -cmn_exact on
     done
     cmp exact-1.weights exact-2.weights
     cmp exact-1.weights exact-3.weights
@@ -114,11 +109,9 @@ bf16_or_skip() {
 @test "cmn_mixed=bf16: connected layers, too" {
     bf16_or_skip
     mlp_cfg batch=24 subdivisions=4 cmn_batch=global >mlp.cfg
-    train_on 1 mlp.cfg
-    mv "out/mlp$FINAL.weights" floats.weights
+    trained floats 1 mlp.cfg
     for n in 1 2; do
-        train_on $n mlp.cfg -cmn_mixed bf16 -cmn_exact on
-        mv "out/mlp$FINAL.weights" $n.weights
+        trained $n $n mlp.cfg -cmn_mixed bf16 -cmn_exact on
     done
     cmp 1.weights 2.weights
     assert_close floats.weights 1.weights 2e-2

@@ -34,8 +34,7 @@ upstream_trains() {
     mixed_layers learning_rate=1e-12 max_batches=1 >start.cfg
     mixed_layers >net.cfg
     sed -i '/^cmn_batch/d' start.cfg net.cfg
-    train_on 1 start.cfg
-    mv "out/start$FINAL.weights" start.weights
+    trained start 1 start.cfg
     timeout "$HANG_LIMIT" "$UPSTREAM" classifier train small.data net.cfg start.weights -clear >upstream.log 2>&1 ||
         { cat upstream.log; return 1; }
     mv "out/net$FINAL.weights" upstream.weights

@@ -9,10 +9,10 @@ setup() {
     enter_folder
 }
 
-@test "1 to 5 ranks train to the weights of unpatched Darknet" {
+@test "1, 2, 3 and 5 ranks train to the weights of unpatched Darknet" {
     norm=()
     upstream_trains
-    for n in 1 2 3 4 5; do
+    for n in 1 2 3 5; do
         as_upstream $n
     done
     as_upstream 3 -cmn_communicator flat
@@ -23,7 +23,7 @@ setup() {
     norm=(batch_normalize=1)
     upstream_trains
     as_upstream 1
-    for n in 2 3 5; do
+    for n in 2 5; do
         as_upstream $n -cmn_sync_bn 1
     done
     train_on 3 net.cfg start.weights -clear -cmn_batch global

@@ -20,8 +20,7 @@ setup() {
 @test "AlexeyAB's tree: after 20 iterations with mosaic 2+2 ranks have the weights of one, whichever way gradients take" {
     needs_mosaic
     tiny saturation=1.5 exposure=1.5 hue=.1 mosaic=1 ema_alpha=0.998 >net.cfg
-    detect_on 1
-    mv out/net_final.weights one.weights
+    detected one 1
     for keys in '-cmn_communicator shm -cmn_overlap on' '-cmn_overlap off -cmn_sync_bn on' '-cmn_communicator naive'; do
         # shellcheck disable=SC2086  # keys and their values
         CMN_DEBUG_BUCKET_MB=0.01 detect_on 2+2 $keys
@@ -70,8 +69,7 @@ scatter=(-cmn_data scatter -cmn_cache_dir cache)
 # pictures_on_node1: net.cfg on 1+1 ranks has the same weights whether node2 has the images or not.
 pictures_on_node1() {
     rm -f out/*
-    detect_on 1+1
-    mv out/net_final.weights shared.weights
+    detected shared 1+1
     mkdir -p empty cache
     cluster_differs node2 d empty
     cluster_differs node2 "$REPO/data/mnist" empty

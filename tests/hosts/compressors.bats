@@ -95,9 +95,8 @@ mixed_cfg() {
     local name mb
     mixed_cfg >mixed.cfg
     for name in shm hierarchical two_dimensional; do
-        train_on 3+2 mixed.cfg -cmn_communicator $name -cmn_overlap off
-        mv "out/mixed$FINAL.weights" off.weights
-        for mb in 0.01 0.1 1; do
+        trained off 3+2 mixed.cfg -cmn_communicator $name -cmn_overlap off
+        for mb in 0.01 1; do
             echo "$name, buckets of $mb MiB"
             CMN_DEBUG_BUCKET_MB=$mb train_on 3+2 mixed.cfg -cmn_communicator $name -cmn_overlap on -cmn_verify 1
             cmp off.weights "out/mixed$FINAL.weights"
@@ -112,8 +111,7 @@ mixed_cfg() {
     grep -q stopbackward stops.cfg
     pjreddies || sed -i /^batch_normalize/d stops.cfg # frozen, that tree takes rolling statistics, which are 0 here
     for name in shm hierarchical; do
-        train_on 2+1 stops.cfg -cmn_communicator $name -cmn_overlap off
-        mv "out/stops$FINAL.weights" off.weights
+        trained off 2+1 stops.cfg -cmn_communicator $name -cmn_overlap off
         CMN_DEBUG_BUCKET_MB=0.01 train_on 2+1 stops.cfg -cmn_communicator $name -cmn_overlap on -cmn_verify 1
         cmp off.weights "out/stops$FINAL.weights"
     done
@@ -121,8 +119,7 @@ mixed_cfg() {
 
 # same_bits_with COMMUNICATOR MIB KEY VALUE: with a compressor, too.
 same_bits_with() {
-    train_on 2+2 mixed.cfg -cmn_communicator "$1" -cmn_overlap off "${@:3}"
-    mv "out/mixed$FINAL.weights" off.weights
+    trained off 2+2 mixed.cfg -cmn_communicator "$1" -cmn_overlap off "${@:3}"
     CMN_DEBUG_BUCKET_MB=$2 train_on 2+2 mixed.cfg -cmn_communicator "$1" -cmn_overlap on "${@:3}" -cmn_verify 1
     cmp off.weights "out/mixed$FINAL.weights"
 }
@@ -157,8 +154,7 @@ trains_with() {
     smooth_cfg learning_rate=1e-12 >start.cfg
     train_on 3+2 start.cfg
     smooth_cfg >smooth.cfg
-    train_on 3+2 smooth.cfg
-    mv "out/smooth$FINAL.weights" fp32.weights
+    trained fp32 3+2 smooth.cfg
     assert_far "out/start$FINAL.weights" fp32.weights 0.05
     way=$(difference "out/start$FINAL.weights" fp32.weights)
     trains_with 1e-4 1e-7 3+2 shm -cmn_compress fp16

@@ -47,8 +47,7 @@ nothing() {
         for order in global shard; do
             rm -rf out/* cache*
             cluster_agree
-            train_on "$shape" mlp.cfg -cmn_scatter "$order"
-            mv "out/mlp$FINAL.weights" shared.weights
+            trained shared "$shape" mlp.cfg -cmn_scatter "$order"
             hide_images
             train_on "$shape" mlp.cfg -cmn_scatter "$order" "${scatter[@]}"
             cmp shared.weights "out/mlp$FINAL.weights"
@@ -114,8 +113,7 @@ pictures_sent() {
 @test "1+1+1: two hosts share the cache folder" {
     pictures 60
     mlp_cfg cmn_communicator=flat batch=20 max_batches=3 >mlp.cfg
-    train_on 1+1+1 mlp.cfg
-    mv "out/mlp$FINAL.weights" shared.weights
+    trained shared 1+1+1 mlp.cfg
     mkdir empty cache
     cluster_differs node2 pics empty
     cluster_differs node3 pics empty
@@ -137,8 +135,7 @@ begun() {
     local job n pid status=0
     pictures 120
     mlp_cfg cmn_communicator=flat batch=20 max_batches=6 >mlp.cfg
-    train_on 1+1 mlp.cfg
-    mv "out/mlp$FINAL.weights" shared.weights
+    trained shared 1+1 mlp.cfg
     hide pics
     cluster_throttle 10mbit
     cluster_job 1+1
@@ -187,8 +184,7 @@ copies_on_disk() { cluster_run find "$PWD/cache2" -type f -path '*/??/*'; }
     local n
     pictures 100
     mlp_cfg cmn_communicator=flat batch=20 max_batches=5 >mlp.cfg
-    train_on 1+1 mlp.cfg
-    mv "out/mlp$FINAL.weights" shared.weights
+    trained shared 1+1 mlp.cfg
     disk size=10m
     run -1 darknet_on 1+1 classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_validate 0 "${scatter[@]}"
     echo "$output" | tee said.txt
@@ -216,8 +212,7 @@ copies_on_disk() { cluster_run find "$PWD/cache2" -type f -path '*/??/*'; }
     pictures 20
     mlp_cfg cmn_communicator=flat batch=20 max_batches=6 cmn_checkpoint=2 >mlp.cfg
     hide pics
-    train_on 1+1 mlp.cfg "${scatter[@]}"
-    mv "out/mlp$FINAL.weights" first.weights
+    trained first 1+1 mlp.cfg "${scatter[@]}"
     cp -p "$file" former.ppm
     # The same bytes with another time: sent, and no error.
     rm out/mlp-6.checkpoint

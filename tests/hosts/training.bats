@@ -21,8 +21,7 @@ setup() {
 
 @test "3+2: each communicator trains as one rank" {
     local name
-    train_on 1 mlp.cfg -cmn_batch global
-    mv "out/mlp$FINAL.weights" one.weights
+    trained one 1 mlp.cfg -cmn_batch global
     cluster_job 3+2
     sort_communicators "${job[@]}"
     for name in "${usable[@]}" auto; do
@@ -38,8 +37,7 @@ setup() {
 # Among more than a few ranks messages are passed on.
 @test "16 ranks on 8 nodes: as one rank, by halving and by ring" {
     local shape=2+2+2+2+2+2+2+2 name by
-    train_on 1 mlp.cfg -cmn_batch global
-    mv "out/mlp$FINAL.weights" one.weights
+    trained one 1 mlp.cfg -cmn_batch global
     for name in shm hierarchical; do
         for by in halving ring; do
             echo "$name by $by:"
@@ -65,8 +63,7 @@ setup() {
 
 # one_rank CFG: one.weights are those of one rank.
 one_rank() {
-    train_on 1 "$1.cfg" -cmn_batch global -cmn_exact on
-    mv "out/$1$FINAL.weights" one.weights
+    trained one 1 "$1.cfg" -cmn_batch global -cmn_exact on
 }
 
 # as_one_rank CFG SHAPE COMMUNICATOR ARGUMENTS...: the same bits.
@@ -115,8 +112,7 @@ as_one_rank() {
     net_section batch=50 subdivisions=2 >norm.cfg
     printf '%s\n' '[convolutional]' 'filters=6' 'size=5' 'stride=2' 'pad=1' 'batch_normalize=1' 'activation=tanh' \
         '[connected]' 'output=64' 'batch_normalize=1' 'activation=tanh' '[connected]' 'output=10' 'activation=linear' '[softmax]' >>norm.cfg
-    train_on 1 norm.cfg -cmn_batch global
-    mv "out/norm$FINAL.weights" one.weights
+    trained one 1 norm.cfg -cmn_batch global
     for keys in '-cmn_overlap off' '-cmn_overlap on' '-cmn_communicator flat'; do
         [[ $keys != *flat ]] || local -x CMN_DEBUG_INTRA=mpi
         # shellcheck disable=SC2086  # keys and their values
@@ -139,21 +135,6 @@ as_one_rank() {
     upstream_trains
     as_upstream 2+2
     as_upstream 2+2 -cmn_communicator flat
-}
-
-@test "without exchange the nodes drift apart: the comparison can tell" {
-    train_on 1+1 mlp.cfg -cmn_batch global
-    mv "out/mlp$FINAL.weights" flat.weights
-    train_on 1+1 mlp.cfg -cmn_batch global -cmn_communicator dummy
-    assert_far flat.weights "out/mlp$FINAL.weights" 1e-3
-}
-
-@test "distributed validation on two nodes counts as one process" {
-    train_on 1 mlp.cfg
-    "$DARKNET" classifier valid small.data mlp.cfg "out/mlp$FINAL.weights" >plain.out 2>plain.err
-    darknet_on 1+2 classifier valid small.data mlp.cfg "out/mlp$FINAL.weights" -cmn >many.out 2>many.err
-    tail -n 2 plain.out many.out
-    [[ $(grep -o 'top 1: [0-9.]*' plain.out | tail -n 1) == "$(grep -o 'top 1: [0-9.]*' many.out | tail -n 1)" ]]
 }
 
 # top_folder: a folder that looks like the project's, with fewer images. What is tested is the text that people
