@@ -303,8 +303,6 @@ both_refuse() {
     sed 's/^batch=8/batch=1/; s/^subdivisions=2/subdivisions=1/' my.cfg >one.cfg
     both_refuse '1 image a step .* cannot be divided over 2 ranks' one.cfg
     both_refuse 'cmn_exact=on .*cmn_local_steps' my.cfg -cmn_exact on -cmn_local_steps 4
-    both_refuse 'cmn_exact=on .*cmn_sync_bn=on' my.cfg -cmn_exact on -cmn_sync_bn on
-    both_refuse 'cmn_lars=.*cmn_local_steps' my.cfg -cmn_lars .01 -cmn_local_steps 4
 }
 
 # layers N: puts N layers behind my.cfg's [net].
@@ -340,16 +338,11 @@ sys.exit(status)' "$@"
         # A copy of the network is 24 MiB.
         ((took > 60 && said > took - 12 && said < took + 12))
     done <<<"
--cmn_checkpoint 3
 -cmn_checkpoint 3 -cmn_ema .9
 -cmn_checkpoint 3 -cmn_exact on
 -cmn_checkpoint 3 -cmn_double_buffering on
--cmn_ema .9
 -cmn_clip 1 -cmn_ema .9
--cmn_double_buffering on
--cmn_local_steps 2
 -cmn_local_steps 2 -cmn_double_buffering on
--cmn_exact on
 -cmn_exact on -cmn_ema .9"
 }
 

@@ -26,5 +26,5 @@ half_weights() {
     mlp_cfg batch=20 max_batches=5 >half.cfg
     darknet_on 2 classifier train small.data half.cfg -cmn -cmn_seed 7 -cmn_validate 0 >out.txt 2>err.txt || { cat err.txt; return 1; }
     mv "out/half$FINAL.weights" half.weights
-    rm -r out && mkdir out
+    empty_out
 }
