@@ -41,7 +41,7 @@ sent() {
 }
 
 # bats test_tags=alexeyab
-@test "a perceptron on 1 to 5 ranks, of which one is idle: equal bits, also with clipping, LARS and an average" {
+@test "a perceptron on 1, 3 and 5 ranks, of which one is idle: equal bits, also with clipping, LARS and an average" {
     mlp_cfg batch=60 subdivisions=4 max_batches=6 cmn_batch=global >mlp.cfg
     exactly 1 mlp.cfg
     for ranks in 3 5; do
