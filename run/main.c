@@ -428,8 +428,8 @@ static void choose(struct run *r)
     r->ranks = o->hosts.count ? cmn_hosts_ranks(&o->hosts) : (int)o->ranks;
 }
 
-/* Prints the line of the first attempt for -dry-run. */
-static int print_line(const struct run *r)
+/* Prints the line of the first attempt for -dry-run, and ends. */
+static _Noreturn void print_line(const struct run *r)
 {
     char *hosts = cmn_hosts_text(&r->options.hosts);
     char *text = cmn_mpiexec_text(cmn_mpiexec_words(&r->options, hosts, r->ranks, r->command.word));
@@ -437,7 +437,7 @@ static int print_line(const struct run *r)
     puts(text);
     free(text);
     free(hosts);
-    return 0;
+    cmn_run_printed();
 }
 
 static int is_read_or_given_up(void *stop)
@@ -483,7 +483,7 @@ int main(int argc, char **argv)
     }
     choose(&r);
     if (r.options.dry_run) {
-        return print_line(&r);
+        print_line(&r);
     }
     cmn_event_open();
     have_ssh_ask_nobody();

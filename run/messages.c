@@ -230,6 +230,14 @@ void cmn_run_fatal(const char *format, ...)
     exit(1);
 }
 
+void cmn_run_printed(void)
+{
+    if (fflush(stdout) || ferror(stdout)) {
+        cmn_run_fatal("the output cannot be written: %s", strerror(errno));
+    }
+    exit(0);
+}
+
 int cmn_run_fail(const char *format, ...)
 {
     va_list args;

@@ -13,6 +13,10 @@ void cmn_run_stderr_write(const char *text, size_t bytes);
  * calls it, and cmn_wait_until() can. */
 int cmn_run_stderr_written(void *unused);
 
+/* Ends cmn-run after what it was asked to print: with status 0, or as cmn_run_fatal() does if the
+ * standard output has not taken all of it. */
+void cmn_run_printed(void) __attribute__((noreturn));
+
 /* Ends cmn-run with "cmn-run: …" on the standard error and status 1. Only for errors before the
  * first attempt, and when memory is short. */
 void cmn_run_fatal(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));

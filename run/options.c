@@ -65,7 +65,7 @@ static _Noreturn void help(void)
     printf("\nExit status: the job's own; 75 after a failure that no further attempt follows; 128 "
            "plus the signal's\nnumber when a signal asked to stop. docs/use/cmn-run.md says "
            "more.\n");
-    exit(0);
+    cmn_run_printed();
 }
 
 static _Noreturn void list(void)
@@ -74,7 +74,7 @@ static _Noreturn void list(void)
         const char *value = table[i].value ? table[i].value : "";
         printf("-%s\t%s\t%s\n", table[i].name, value, table[i].help);
     }
-    exit(0);
+    cmn_run_printed();
 }
 
 static long number(int option, const char *value, long low)

@@ -590,6 +590,15 @@ prints() {
     diff <(printf '%s\n' "${words[@]}") <(tail -n ${#words[@]} words)
 }
 
+@test "a standard output that takes nothing of -dry-run, -list or -help is an error" {
+    stand_in 'exit 0'
+    for option in -dry-run -list -help; do
+        status=0
+        PATH=$PWD/fake:$PATH "$CMN_RUN" "$option" -n 2 "${train[@]}" >/dev/full 2>err.txt || status=$?
+        [[ $status -eq 1 && $(<err.txt) == 'cmn-run: the output cannot be written: No space left on device' ]]
+    done
+}
+
 @test "one command: without checkpoints there is one attempt, and a training is told so in a line" {
     stand_in "$lost" 'exit 0'
     restarts 75 1 -n 2 darknet classifier train x.data x.cfg -cmn
