@@ -1,4 +1,5 @@
 /* The functions of darknet_tree.h for pjreddie's Darknet. */
+#include "base/memory.h"
 #include "config/cfg_check.h"
 #include "engine/darknet_tree.h"
 
@@ -214,13 +215,16 @@ void cmn_tree_add_losses(network *net)
 
 /* ---- images and predictions ---- */
 
+/* Darknet's array of lines has no NULL at the end, so one is appended. */
 char **cmn_read_names(const char *file, int *n)
 {
-    char **names = get_labels((char *)file);
+    list *lines = get_paths((char *)file);
+    char **names = (char **)list_to_array(lines);
 
-    for (*n = 0; names[*n];) {
-        ++*n;
-    }
+    *n = lines->size;
+    free_list(lines);
+    names = cmn_realloc(names, (size_t)*n + 1, sizeof *names);
+    names[*n] = NULL;
     return names;
 }
 

@@ -107,6 +107,24 @@ TEST(names)
     assert_string_equal(name, "my");
 }
 
+/* Whatever lies in memory behind the array that Darknet makes of the lines. */
+TEST(names_of_classes_end)
+{
+    static const char lines[] = "a\nb\nc\nd\ne\nf\ng\n";
+
+    for (int lines_left = 1; lines_left <= 7; lines_left++) {
+        char *file = nets_file(lines + 2 * (7 - lines_left)), **name;
+        int n = -1;
+
+        name = cmn_read_names(file, &n);
+        assert_int_equal(n, lines_left);
+        assert_string_equal(name[n - 1], "g");
+        assert_null(name[n]);
+        unlink(file);
+        free(file);
+    }
+}
+
 /* With a tree of classes only leaves count, by the product of their path's probabilities. */
 TEST(best_of_a_tree_of_classes)
 {
