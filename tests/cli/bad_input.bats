@@ -250,6 +250,17 @@ END
     cmn_only 'top=11' "${valid[@]}" any.weights -cmn
 }
 
+@test "a tree with more or fewer classes than its layer" {
+    for classes in 9 11; do
+        seq -f 'name-%g -1' $classes >a.tree
+        { grep -v softmax mlp.cfg; printf '%s\n' '[softmax]' tree=a.tree; } >tree.cfg
+        cmn_only "a\\.tree has $classes classes, \\[softmax\\] 10 inputs" classifier train small.data tree.cfg -cmn
+        { net_section channels=3; printf '%s\n' '[convolutional]' filters=15 size=1 stride=1 activation=linear \
+            '[region]' anchors=1,1 classes=10 coords=4 num=1 tree=a.tree; } >tree.cfg
+        cmn_only "a\\.tree has $classes classes, \\[region\\] 10" detector train small.data tree.cfg -cmn
+    done
+}
+
 @test "a backup folder that cannot be written, said before training" {
     mlp_cfg batch=20 max_batches=1000000 >mlp.cfg
     touch file
