@@ -397,9 +397,9 @@ alexeyab() {
     trains_as one-tiny.weights 2e-2 "$what tiny.cfg on a GPU, half precision as 32 bits" 1 half -dont_show
 }
 
-# What goes on around the steps.
+# What happens around the steps.
 training() {
-    local what='a training goes on from a checkpoint'
+    local what='a training resumes from a checkpoint'
     trains_as one-norm.weights 1e-2 'batch normalisation of all images, 2 ranks train as one' 2 norm "${by[@]}" -cmn_sync_bn 1
     sed 's/^subdivisions=.*/subdivisions=4/' conv.cfg >parts.cfg
     trains_as one-conv.weights 1e-4 '4 subdivisions train as one' 1 parts

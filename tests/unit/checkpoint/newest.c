@@ -313,9 +313,9 @@ static int killed_writing(long i, int supersedes, int at)
     return WIFSIGNALED(status);
 }
 
-/* What the next process finds, which goes on from iteration `next`: the latest of the old ones, with
- * the others, or the new one, alone if it supersedes them; all are intact. Returns whether it is the
- * new one. */
+/* The next process continues from iteration `next`. It finds the latest of the old checkpoints beside
+ * the others, or the new one, which has no others beside it if it supersedes them; all are intact.
+ * Returns whether it is the new one. */
 static int new_is_there(long i, int supersedes, long next)
 {
     struct cmn_writer *w = cmn_writer_open(folder, "x", 2);

@@ -45,8 +45,7 @@ static const struct {
     /* Less than a millisecond is noise, whatever part of the step it is. */
     {2, {.5, .1, 1}, 1, {1.4, .1, .1}, NULL},
     {2, {.5, .1, 1}, 1, {1.7, .1, 0}, "compute"},
-    /* Who takes longer, but for whom nobody waits, makes nobody wait: all are bound by the link,
-     * say. */
+    /* A rank that takes longer is no straggler where nobody waits for it: the link may bind all. */
     {4, {10, 1, 30}, 2, {15, 1, 30}, NULL},
     {4, {10, 1, 30}, 2, {15, 1, 27.6}, NULL},
     {4, {10, 1, 30}, 2, {15, 1, 27.4}, "compute"},
