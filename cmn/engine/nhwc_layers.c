@@ -199,11 +199,10 @@ static int can_compute(const network *net, int i)
     case UPSAMPLE:
         return !l->reverse;
     case MAXPOOL:
+    case DROPOUT:
         return 1;
     case ROUTE:
         return joins_equal_sizes(net, l);
-    case DROPOUT:
-        return i > 0;
     default:
         return 0;
     }
@@ -254,7 +253,7 @@ static void make_plan(void)
         at->computed = known && can_compute(net, i);
         /* The last layer's output is the network's. */
         at->kept = at->computed && i < net->n - 1;
-        at->root = net->layers[i].type == DROPOUT && i > 0 ? plan.place[i - 1].root : i;
+        at->root = net->layers[i].type == DROPOUT ? plan.place[i - 1].root : i;
     }
     while (make_plain(net)) {
     }
