@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <ucontext.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#endif
 
 #include "kernel.h"
 
@@ -32,6 +35,30 @@ static jmp_buf scheduler;
 static const struct fake_launch *kernel;
 static unsigned threads, next, factor, offset; /* of a block; how many have begun; their order */
 static int more;                               /* blocks */
+
+/* AddressSanitizer is told of each change of stacks: leave() before, arrive() behind it. */
+static const void *scheduler_stack;
+static size_t scheduler_bytes;
+
+static void leave(const void *stack, size_t bytes)
+{
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_start_switch_fiber(NULL, stack, bytes);
+#else
+    (void)stack;
+    (void)bytes;
+#endif
+}
+
+static void arrive(int in_fiber)
+{
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_finish_switch_fiber(NULL, in_fiber ? &scheduler_stack : NULL,
+                                    in_fiber ? &scheduler_bytes : NULL);
+#else
+    (void)in_fiber;
+#endif
+}
 
 static unsigned coprime(unsigned n)
 {
@@ -82,6 +109,16 @@ int fake_next_thread(void)
     return 1;
 }
 
+/* Returns when the scheduler continues this fiber. */
+static void to_scheduler(struct fiber *f)
+{
+    if (!_setjmp(f->at)) {
+        leave(scheduler_stack, scheduler_bytes);
+        _longjmp(scheduler, 1);
+    }
+    arrive(1);
+}
+
 void fake_barrier(void)
 {
     struct fiber *f = &fiber[running];
@@ -89,9 +126,7 @@ void fake_barrier(void)
     f->thread = threadIdx;
     waiting[n_waiting++] = running;
     stopped++;
-    if (!_setjmp(f->at)) {
-        _longjmp(scheduler, 1);
-    }
+    to_scheduler(f);
     stopped--;
     threadIdx = f->thread;
 }
@@ -99,12 +134,11 @@ void fake_barrier(void)
 /* A fiber runs threads until there are none, again and again. */
 static void live(void)
 {
+    arrive(1);
     for (;;) {
         kernel->threads(kernel->arguments);
         idle[n_idle++] = running;
-        if (!_setjmp(fiber[running].at)) {
-            _longjmp(scheduler, 1);
-        }
+        to_scheduler(&fiber[running]);
     }
 }
 
@@ -126,15 +160,21 @@ static void make_fiber(struct fiber *f)
 /* Until the fiber comes to a barrier, or to the end of the threads. */
 static void run_fiber(int i)
 {
+    int is_new = !fiber[i].made;
+
     running = i;
+    if (is_new) {
+        make_fiber(&fiber[i]);
+    }
     if (_setjmp(scheduler)) {
+        arrive(0);
         return;
     }
-    if (fiber[i].made) {
-        _longjmp(fiber[i].at, 1);
+    leave(fiber[i].context.uc_stack.ss_sp, STACK);
+    if (is_new) {
+        setcontext(&fiber[i].context);
     }
-    make_fiber(&fiber[i]);
-    setcontext(&fiber[i].context);
+    _longjmp(fiber[i].at, 1);
 }
 
 static void run_new_fiber(void)
