@@ -418,9 +418,10 @@ FILE *cmn_open_result(const char *name);
 /* Local, thread-safe. AlexeyAB's read_boxes() calls it if an image has no label file: warns once. */
 void cmn_without_labels(const char *file);
 
-/* Local. AlexeyAB's load_weights() calls it if a file has more values than the network: warns, or
- * in an evaluation ends the job. */
-void cmn_more_weights(const char *file);
+/* Local. AlexeyAB's load_weights() calls it with what it has not read of a file. `whole`: it has read
+ * all layers. A file of more or fewer values than the network has ends an evaluation; a training is
+ * told of more, since it may begin with the first layers alone. */
+void cmn_after_weights(const char *file, FILE *rest, int whole);
 
 /* Local. As fclose(); ends the job if what was written is not in the file. */
 void cmn_close_result(FILE *file);

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "checkpoint/reader.h"
 #include "data/scatter.h"
 #include "engine/darknet_net.h"
 #include "engine/darknet_tree.h"
@@ -35,6 +36,16 @@ static const struct cmn_topology *ranks(void)
     static const struct cmn_topology alone = {.size = 1};
 
     return cmn_job.on ? &cmn_job.topology : &alone;
+}
+
+/* Ends the job if the network has no weights from a file of its own. Rank 0 reads them for all. */
+static void require_weights(struct network *net, const char *command)
+{
+    if (ranks()->rank == 0 && cmn_net_traits(cmn_net_of(net)).lacks_weights) {
+        cmn_fatal("%s needs a file with the weights of all layers of this cfg, and no more: "
+                  "darknet %s DATA CFG WEIGHTS",
+                  command, command);
+    }
 }
 
 static void check_plan(const struct cmn_precision_plan *plan)
@@ -100,12 +111,7 @@ void cmn_evaluate_detector(struct network *net, const char *list, const char *na
     FILE *out;
 
     check_plan(&plan);
-    if (ranks()->rank == 0 &&
-        cmn_net_traits(cmn_net_of(net)).lacks_weights) { /* it loads them for all */
-        cmn_fatal(
-            "detector map needs a file with the weights of all layers of this cfg, and no more: "
-            "darknet detector map DATA CFG WEIGHTS");
-    }
+    require_weights(net, "detector map");
     cmn_status_compute("evaluation");
     out = open_json(json);
     cmn_boxes_open(&set, list, names ? names : "");
@@ -137,6 +143,7 @@ int cmn_validate_classifier(struct network *net, char **paths, int n, char **lab
         return 0;
     }
     cmn_status_compute("evaluation");
+    require_weights(net, cmn_command_name(cmn_job.command));
     if (classes > net->outputs) {
         cmn_fatal("the .data file has classes=%d, and the network has %d outputs", classes,
                   net->outputs);
@@ -183,21 +190,23 @@ static int has_own_names(int classes)
 void cmn_before_evaluator(struct network *net, const char *weights)
 {
     enum { IMAGENET = 200 };
+    const char *name;
     int classes, prints_names;
 
     if (!cmn_job.on) {
         return;
     }
+    name = cmn_command_name(cmn_job.command);
     classes = cmn_net_detected_classes(cmn_net_of(net));
-    if (!weights && cmn_tree.has_more) {
-        cmn_fatal("%s needs weights: darknet %s DATA CFG WEIGHTS -cmn",
-                  cmn_command_name(cmn_job.command), cmn_command_name(cmn_job.command));
-    }
     if (weights) {
         cmn_compare_file(&cmn_job.topology, weights);
+    } else if (cmn_tree.has_more) {
+        cmn_fatal("%s needs weights: darknet %s DATA CFG WEIGHTS -cmn", name, name);
+    } else {
+        require_weights(net, name);
     }
     if (cmn_job.command->answer == CMN_BOXES && classes <= 0) {
-        cmn_fatal("%s: this network finds no boxes", cmn_command_name(cmn_job.command));
+        cmn_fatal("%s: this network finds no boxes", name);
     }
     if (cmn_job.map_lines && net->layers[net->n - 1].softmax_tree &&
         (cmn_job.map_lines < IMAGENET || cmn_job.mapped >= classes)) {
@@ -212,16 +221,22 @@ void cmn_before_evaluator(struct network *net, const char *weights)
     }
 }
 
-void cmn_more_weights(const char *file)
+void cmn_after_weights(const char *file, FILE *rest, int whole)
 {
-    const char *what = "has more values than the network of the cfg: it is another network's, or "
-                       "one with other classes";
+    const char *why;
 
-    if (cmn_job.on && cmn_job.command && cmn_job.command->does == CMN_EVALUATES) {
-        cmn_fatal("%s %s", file, what);
-    } else if (cmn_job.on) {
+    if (!cmn_job.on || (whole && (cmn_checkpoint_follows_weights(rest) || getc(rest) == EOF))) {
+        return;
+    }
+    why = whole
+              ? "has more values than the network of the cfg: it is another network's, or one with "
+                "other classes"
+              : "has fewer values than the network of the cfg";
+    if (cmn_job.command && cmn_job.command->does == CMN_EVALUATES) {
+        cmn_fatal("%s %s", file, why);
+    } else if (whole) {
         cmn_warn("%s %s; layers behind the first that differs begin with numbers of others", file,
-                 what);
+                 why);
     }
 }
 

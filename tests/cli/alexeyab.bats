@@ -204,6 +204,9 @@ load alexeyab
     [[ $(grep -c "^cmn: w.weights has more values than the network of the cfg" train.log) -eq 1 ]]
     run -1 darknet_on 2 detector map digits.data narrow.cfg w.weights -dont_show -cmn
     [[ $output == *'w.weights has more values than the network of the cfg'* ]]
+    head -c 20 w.weights >head.weights
+    run -1 darknet_on 2 detector map digits.data net.cfg head.weights -dont_show -cmn
+    [[ $output == *'head.weights has fewer values than the network of the cfg'* ]]
     run -1 darknet_on 2 detector map digits.data net.cfg -dont_show -cmn
     [[ $output == *'detector map needs weights: darknet detector map DATA CFG WEIGHTS -cmn'* ]]
     # Label files: none, too many boxes, a name that leads to none.
@@ -249,6 +252,8 @@ load alexeyab
     cp -r out whole
     at=$((RANDOM % (end / 10 - 1) * 10 + 10))
     find out -name '*.checkpoint' ! -name "net-$at.checkpoint" -delete
+    # A checkpoint is a weights file, too.
+    darknet_on 2 detector map digits.data net.cfg "out/net-$at.checkpoint" -dont_show -cmn 2>&1 | tr '\r' '\n' | grep -a 'mAP@0.50'
     detect_on 2 -cmn_validate 3 -cmn_checkpoint 10
     grep "resumed from out/net-$at.checkpoint" train.log
     cmp whole/net_best.weights out/net_best.weights

@@ -111,3 +111,13 @@ plain() {
     echo images/nothing.png >valid.list
     fails_clearly_on 2 'images/nothing.png' classifier valid small.data mlp.cfg out/mlp.weights -cmn
 }
+
+@test "weights of the first layers alone, and of another network, are no result" {
+    head -c 20 "out/mlp$FINAL.weights" >head.weights
+    cat "out/mlp$FINAL.weights" - >more.weights <<<'more than there are weights'
+    for n in 1 2; do
+        for weights in head more; do
+            fails_clearly_on "$n" 'needs a file with the weights of all layers' classifier valid small.data mlp.cfg $weights.weights -cmn
+        done
+    done
+}
