@@ -1,5 +1,162 @@
-/* Every compressor over all ranks: what is asked of all of them alike. */
-#include "compressors.h"
+/* Every compressor over all ranks: what is asked of all of them alike. (That a training continues from what
+ * a compressor keeps: tests/ranks/hooks/combinations.c. Which shards are exact: tests/unit/compression.) */
+#include "ranks/ranks.h"
+
+#include <math.h>
+
+#include "compression/compressor.h"
+#include "mpi/group.h"
+
+enum { MOST = 64, METRICS = 16 };
+
+/* A compressor at work on a block. */
+struct work {
+    const struct cmn_compressor *compressor;
+    void *self;
+    struct cmn_compressor_plan plan;
+    struct cmn_shards shards;
+    struct cmn_span tensor[MOST];
+    int tensors;
+    size_t floats;
+    float *block;
+    long ended;
+};
+
+struct form {
+    size_t n;
+    int rows;
+};
+
+static void open_compressor(struct work *w)
+{
+    w->ended = 0;
+    w->self = w->compressor->open(&w->plan);
+}
+
+static void make_work(struct work *w, const struct cmn_compressor *compressor,
+                      const struct form *form, int forms)
+{
+    size_t at[MOST], total = 0;
+
+    *w = (struct work){.compressor = compressor, .tensors = forms};
+    for (int i = 0; i < forms; i++) {
+        at[i] = total;
+        total += (form[i].n + 15) / 16 * 16;
+    }
+    w->floats = total + METRICS;
+    w->block = calloc(w->floats, sizeof *w->block);
+    for (int i = 0; i < forms; i++) {
+        w->tensor[i] = (struct cmn_span){w->block + at[i], form[i].n, form[i].rows};
+    }
+    cmn_shards_open(&w->shards, w->tensor, forms, &(struct cmn_span){.data = w->block, .n = total},
+                    METRICS, 1, compressor->whole_tensors);
+    w->plan = (struct cmn_compressor_plan){.comm = top.world,
+                                           .topology = &top,
+                                           .options = &options,
+                                           .shard = w->shards.shard,
+                                           .shards = w->shards.shards,
+                                           .block = w->block};
+    open_compressor(w);
+}
+
+static void end_work(struct work *w)
+{
+    w->compressor->close(w->self);
+    cmn_shards_close(&w->shards);
+    free(w->block);
+}
+
+/* Collective. One exchange of what is in the block. */
+static void step(struct work *w)
+{
+    for (int i = 0; i < w->shards.shards; i++) {
+        w->compressor->begin(w->self, i);
+    }
+    w->ended += w->shards.shards;
+    CHECK_SAYING(w->compressor->progress(w->self, w->ended) == w->ended, "%s", w->compressor->name);
+}
+
+/* Numbers that depend on `seed` alone, mostly small, a few large, as gradients are. */
+static void fill_random(struct work *w, uint64_t seed)
+{
+    uint64_t state = seed * 0x9e3779b97f4a7c15U + 1;
+
+    memset(w->block, 0, w->floats * sizeof *w->block);
+    for (int t = 0; t < w->tensors; t++) {
+        for (size_t i = 0; i < w->tensor[t].n; i++) {
+            state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+            float x = (float)((double)(state >> 11) / 4503599627370496.0 - 1);
+            w->tensor[t].data[i] = x * x * x;
+        }
+    }
+}
+
+/* Inputs that each compressor carries: sparse, of rank 1, and small integers. So their sums are
+ * known in closed form. Element i of a tensor: one row of four is not zero; which, depends on the
+ * rank. */
+static float carried(const struct cmn_span *tensor, size_t i, int rank, int turn)
+{
+    size_t columns = tensor->rows > 1 ? tensor->n / (size_t)tensor->rows : 50, row = i / columns;
+
+    return row % 4 == (size_t)(rank + turn) % 4
+               ? (float)((int)(i % columns % 7) - 3) * (float)(row % 3 + 1) * (float)(rank + 1)
+               : 0;
+}
+
+static void fill_carried(struct work *w, int turn)
+{
+    for (int t = 0; t < w->tensors; t++) {
+        for (size_t i = 0; i < w->tensor[t].n; i++) {
+            w->tensor[t].data[i] = carried(&w->tensor[t], i, top.rank, turn);
+        }
+    }
+    for (size_t i = 0; i < METRICS; i++) {
+        w->block[w->floats - METRICS + i] = 123457.0F * (float)(top.rank + 1) + (float)i;
+    }
+}
+
+static void check_carried(const struct work *w, int turn)
+{
+    float slack = strcmp(w->compressor->name, "powersgd") ? 0 : 1e-3F;
+
+    for (int t = 0; t < w->tensors; t++) {
+        for (size_t i = 0; i < w->tensor[t].n; i++) {
+            float want = 0, is = w->tensor[t].data[i];
+            for (int rank = 0; rank < top.size; rank++) {
+                want += carried(&w->tensor[t], i, rank, turn);
+            }
+            CHECK_SAYING(fabsf(is - want) <= slack, "%s, tensor %d, turn %d, at %zu: %g, not %g",
+                         w->compressor->name, t, turn, i, (double)is, (double)want);
+        }
+    }
+    for (size_t i = 0; i < METRICS; i++) {
+        float is = w->block[w->floats - METRICS + i], want = 0;
+        for (int rank = 0; rank < top.size; rank++) {
+            want += 123457.0F * (float)(rank + 1) + (float)i;
+        }
+        CHECK_SAYING(is == want, "%s, metrics: %g, not %g", w->compressor->name, (double)is,
+                     (double)want);
+    }
+}
+
+/* Runs `test` for every compressor. */
+static void for_all(void (*test)(const struct cmn_compressor *compressor))
+{
+    const struct cmn_compressor *compressor;
+
+    for (int i = 0; (compressor = cmn_compressor_at(i)); i++) {
+        test(compressor);
+    }
+}
+
+/* OF_EACH(name) { … } is a test of each `compressor`. */
+#define OF_EACH(test)                                          \
+    static void test(const struct cmn_compressor *compressor); \
+    RANK_TEST(test##_of_each)                                  \
+    {                                                          \
+        for_all(test);                                         \
+    }                                                          \
+    static void test(const struct cmn_compressor *compressor)
 
 /* Small ones, matrices of several forms, a large vector, none at all. */
 static const struct form few[] = {{10, 0},         {64 * 100, 64}, {300, 0},     {200 * 350, 200},
@@ -31,6 +188,17 @@ static void step_in_pieces(struct work *w, unsigned *random)
     CHECK_SAYING(c->progress(w->self, begun) == begun, "%s", c->name);
 }
 
+/* powersgd: the directions in which all ranks look are the same, else a sum of what they see means
+ * nothing. */
+static void check_directions(const struct work *w)
+{
+    struct cmn_state state;
+
+    for (int i = 0; w->compressor->state(w->self, i, &state); i++) {
+        CHECK(!strstr(state.name, "directions") || same_everywhere(state.data, state.bytes));
+    }
+}
+
 /* Few shards, and many in flight. */
 OF_EACH(carries)
 {
@@ -45,10 +213,12 @@ OF_EACH(carries)
         struct work w;
         make_work(&w, compressor, are_many ? many : few, are_many ? MOST : (int)COUNT(few));
         step(&w); /* first nothing at all: no direction may be lost by that */
+        check_directions(&w);
         for (int turn = 0; turn < 4; turn++) {
             fill_carried(&w, turn);
             step_in_pieces(&w, &random);
             check_carried(&w, turn);
+            check_directions(&w);
         }
         end_work(&w);
     }
@@ -68,7 +238,7 @@ static void give(struct work *w, uint64_t seed, double *all)
 
 /* What is not sent is sent later: with gradients of zero nothing is left over after a while, and
  * all has come. */
-OF_EACH(loses_nothing)
+static void send_all(const struct cmn_compressor *compressor)
 {
     static const struct form small[] = {{24 * 300, 24}, {20, 0}, {5000, 0}, {300 * 20, 300}};
     struct work w;
@@ -91,41 +261,20 @@ OF_EACH(loses_nothing)
     for (size_t i = 0; i < w.floats; i++) {
         worst = fmax(worst, fabs(given[i] - got[i]));
     }
-    CHECK_SAYING(worst < 1e-4, "%s: %g is missing", compressor->name, worst);
+    CHECK_SAYING(worst < 1e-4, "%s, exchange %ld: %g is missing", compressor->name,
+                 (long)options.exchange, worst);
     free(given);
     free(got);
     end_work(&w);
 }
 
-/* The same gradient again and again: what has come is that gradient on the average, the more the
- * longer. */
-OF_EACH(follows_a_constant)
+OF_EACH(loses_nothing)
 {
-    static const struct form small[] = {{40 * 150, 40}, {9000, 0}};
-    double *want, *got, size = 0, off = 0;
-    struct work w;
-    int steps = 50;
-
-    make_work(&w, compressor, small, COUNT(small));
-    want = calloc(w.floats, sizeof *want);
-    got = calloc(w.floats, sizeof *got);
-    give(&w, 77, want);
-    for (int s = 0; s < steps; s++) {
-        fill_random(&w, (uint64_t)top.rank + 77);
-        step(&w);
-        for (size_t i = 0; i < w.floats; i++) {
-            got[i] += (double)w.block[i] / steps;
-        }
+    for (options.exchange = CMN_EXCHANGE_AUTO; options.exchange <= CMN_EXCHANGE_RING;
+         options.exchange++) {
+        send_all(compressor);
     }
-    for (size_t i = 0; i < w.floats; i++) {
-        size += want[i] * want[i];
-        off += (want[i] - got[i]) * (want[i] - got[i]);
-    }
-    CHECK_SAYING(sqrt(off / size) < 0.2, "%s: after %d steps off by %g of it", compressor->name,
-                 steps, sqrt(off / size));
-    free(want);
-    free(got);
-    end_work(&w);
+    options.exchange = CMN_EXCHANGE_AUTO;
 }
 
 /* Rank `rank` has `count` values that are not finite, from the one at `at` on. They arrive, and
@@ -181,43 +330,91 @@ OF_EACH(shows_what_is_not_finite)
     }
 }
 
-/* Three steps, a copy of the state, three more; they come out the same when begun from the copy. */
-OF_EACH(continues_from_its_state)
-{
-    struct cmn_state state;
-    struct work w;
-    float *first;
-    void *copy[8] = {0};
+static const struct form forms_of_all_kinds[] = {
+    {10, 0}, {64 * 100, 64}, {300, 0}, {200 * 350, 200}, {5000, 0}, {66000 * 2, 0}, {4096, 4096}};
 
-    make_work(&w, compressor, few, COUNT(few));
-    first = malloc(3 * w.floats * sizeof *first);
-    for (int s = 0; s < 9; s++) {
-        if (s == 6) {
-            compressor->close(w.self);
-            open_compressor(&w);
+/* Bytes that this rank sends in a sum of n values of `bytes`: its part of the others' slices, and
+ * its own slice to each. */
+static unsigned long long dense_bytes(size_t n, size_t bytes)
+{
+    size_t at, own;
+
+    cmn_slice(n, top.size, top.rank, &at, &own);
+    return (unsigned long long)(bytes * (n - own + (size_t)(top.size - 1) * own));
+}
+
+/* What docs and the tops of the files say. */
+static unsigned long long documented(const char *name, const struct cmn_shard *shard)
+{
+    size_t rows = (size_t)shard->rows, rank = (size_t)options.compress_rank;
+    size_t columns = rows ? shard->n / rows : 0;
+
+    if (!strcmp(name, "powersgd") && !shard->exact && rows && (rows + columns) * rank < shard->n) {
+        return dense_bytes(rows * rank, 4) + dense_bytes(columns * rank, 4);
+    }
+    return dense_bytes(shard->n, strstr(name, "16") && !shard->exact ? 2 : 4);
+}
+
+OF_EACH(sends_what_it_says)
+{
+    enum { STEPS = 8 };
+    const long rank = options.compress_rank;
+    unsigned long long want, is;
+    struct work w;
+
+    for (int turn = 0; turn < 2; turn++) {
+        options.compress_rank = turn ? 1 : rank;
+        make_work(&w, compressor, forms_of_all_kinds, COUNT(forms_of_all_kinds));
+        want = 0;
+        for (int i = 0; i < w.shards.shards; i++) {
+            want += STEPS * documented(compressor->name, &w.shards.shard[i]);
         }
-        for (int i = 0; (s == 3 || s == 6) && i < 8 && compressor->state(w.self, i, &state); i++) {
-            CHECK(state.name && state.bytes);
-            if (s == 3) {
-                copy[i] = malloc(state.bytes);
-            }
-            memcpy(s == 3 ? copy[i] : state.data, s == 3 ? state.data : copy[i], state.bytes);
+        for (int s = 0; s < STEPS; s++) {
+            fill_random(&w, (uint64_t)(s * 16 + top.rank));
+            step(&w);
         }
-        fill_random(&w, (uint64_t)((s < 6 ? s : s - 3) * 16 + top.rank));
+        is = compressor->sent(w.self);
+        CHECK_SAYING(is == want, "%s: sent %llu bytes, not %llu", compressor->name, is, want);
+        end_work(&w);
+    }
+    options.compress_rank = rank;
+}
+
+/* Rank 0 does not come. The others would end the job, and say why; when it comes after all, all
+ * is summed. */
+OF_EACH(does_not_wait_for_ever)
+{
+    struct work w;
+    long timeout = options.timeout;
+
+    options.timeout = top.rank ? 1 : timeout;
+    make_work(&w, compressor, forms_of_all_kinds, COUNT(forms_of_all_kinds));
+    fill_carried(&w, 0);
+    if (top.rank) {
+        const char *said;
+        for (int i = 0; i < w.shards.shards; i++) {
+            compressor->begin(w.self, i);
+        }
+        CHECK(compressor->progress(w.self, 0) == 0);
+        said = fatal_of(compressor->progress(w.self, w.shards.shards));
+        CHECK_SAYING(said && check_lost && strstr(said, "nothing came from rank ") &&
+                         strstr(said, "cmn_timeout"),
+                     "%s: %s", compressor->name, said);
+    }
+    MPI_Barrier(top.world);
+    options.timeout = timeout;
+    if (top.rank == 0) {
         step(&w);
-        CHECK_SAYING(same_everywhere(w.block, w.floats * sizeof *w.block),
-                     "%s: not the same bits, step %d", compressor->name, s);
-        if (s >= 3 && s < 6) {
-            memcpy(first + (size_t)(s - 3) * w.floats, w.block, w.floats * sizeof *first);
+    } else {
+        long ended = 0;
+        for (int i = 0; i < 600000 && ended < w.shards.shards; i++) {
+            ended = compressor->progress(w.self, 0);
+            usleep(100);
         }
-        CHECK_SAYING(
-            s < 6 || !memcmp(first + (size_t)(s - 6) * w.floats, w.block, w.floats * sizeof *first),
-            "%s: other bits after a restart, step %d", compressor->name, s);
+        CHECK_SAYING(ended == w.shards.shards, "%s: %ld", compressor->name, ended);
     }
-    for (int i = 0; i < 8; i++) {
-        free(copy[i]);
-    }
-    free(first);
+    check_carried(&w, 0);
+    MPI_Barrier(top.world);
     end_work(&w);
 }
 

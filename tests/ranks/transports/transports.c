@@ -1,8 +1,7 @@
-/* Each algorithm of sums by messages: closed forms, bytes, and the same bits. And sums in
- * shared memory. (Both over each group of ranks: tests/ranks/communicators.) */
+/* Each algorithm of sums by messages: closed forms, bytes, and the same bits. (Over each group of ranks,
+ * and in shared memory: tests/ranks/communicators. In 16 bits: tests/ranks/compression.) */
 #include "ranks/ranks.h"
 
-#include <math.h>
 #include <stdint.h>
 
 #include "config/options.h"
@@ -106,54 +105,6 @@ static void sums_by(const char *name)
     free(first);
 }
 
-/* 16 bits: what all steps gave and what all ranks still keep is what was put in. */
-static void feeds_back(const char *name, enum cmn_dtype dtype)
-{
-    enum { N = 30011, STEPS = 6 };
-    struct cmn_sums *s = cmn_sums_open(top.world, &options, 0);
-    float *data = malloc(N * sizeof *data), *error = calloc(N, sizeof *error);
-    double *out = calloc(N, sizeof *out), *in = calloc(N, sizeof *in);
-    unsigned long long want = (unsigned long long)(top.size - 1) * 2 * N * 2 * STEPS;
-    size_t rounded = 0;
-
-    for (int step = 0; step < STEPS; step++) {
-        struct cmn_sum sum = {.data = data, .n = N, .dtype = dtype, .error = error};
-        for (int rank = 0; rank < top.size; rank++) {
-            ordered(data, N, rank);
-            for (int i = 0; i < N; i++) {
-                in[i] += (double)data[i];
-            }
-        }
-        ordered(data, N, top.rank);
-        cmn_sums_begin(s, &sum);
-        cmn_sums_progress(s, step + 1);
-        CHECK_SAYING(same_everywhere(data, N * sizeof *data), "%s", name);
-        for (int i = 0; i < N; i++) {
-            out[i] += (double)data[i];
-        }
-    }
-    for (int i = 0; i < N; i++) {
-        rounded += error[i] != 0;
-    }
-    for (int i = 0; i < N; i++) {
-        in[i] -= out[i];
-        out[i] = (double)error[i];
-    }
-    MPI_Allreduce(MPI_IN_PLACE, out, N, MPI_DOUBLE, MPI_SUM, top.world);
-    for (int i = 0; i < N && top.size > 1; i++) {
-        CHECK_SAYING(fabs(in[i] - out[i]) < 1e-5, "%s, at %d: %g are missing, %g are kept", name, i,
-                     in[i], out[i]);
-    }
-    CHECK_SAYING(rounded > 0 || top.size == 1, "%s: nothing was rounded", name);
-    CHECK_SAYING(sent_by_all(s) == want, "%s: all ranks sent %llu bytes, not %llu", name,
-                 sent_by_all(s), want);
-    cmn_sums_close(s);
-    free(data);
-    free(error);
-    free(in);
-    free(out);
-}
-
 /* Rank 0 does not come: the others end the job and name a rank; then it comes after all. */
 static void stalls(const char *name)
 {
@@ -191,35 +142,9 @@ RANK_TEST(algorithms)
          options.exchange++) {
         const char *name = names[options.exchange];
         sums_by(name);
-        feeds_back(name, CMN_BF16);
-        feeds_back(name, CMN_FP16);
         stalls(name);
     }
     options.exchange = CMN_EXCHANGE_AUTO;
-}
-
-/* Nothing behind the floats changes. */
-WORLD_TEST(in_shared_memory)
-{
-    static const size_t lengths[] = {0, 1, 17, 1000, 70001};
-    struct cmn_group group = {t->intra, "intra", t, &options};
-    float *x = NULL, mine = (float)(t->intra_rank + 1);
-    float all = (float)(t->intra_size * (t->intra_size + 1) / 2);
-    void *self;
-
-    CHECK(cmn_shm_open(&self, &group) == 0 && cmn_shm_memory(self, 70002, &x) == 0);
-    for (size_t k = 0; k < 2 * COUNT(lengths); k++) {
-        size_t n = lengths[k / 2];
-        for (size_t i = 0; i <= n; i++) {
-            x[i] = (float)(i % 1000 + k) * mine;
-        }
-        cmn_shm_allreduce(self, x, n);
-        for (size_t i = 0; i <= n; i++) {
-            CHECK_SAYING(x[i] == (float)(i % 1000 + k) * (i < n ? all : mine),
-                         "nodes %s, %zu floats, at %zu: %g", shape, n, i, (double)x[i]);
-        }
-    }
-    cmn_shm_close(self);
 }
 
 /* Data elsewhere than in the memory that shm gave is a mistake of the caller. */
@@ -234,30 +159,6 @@ RANK_TEST(memory_of_the_caller)
     said = fatal_of(cmn_shm_counterparts(self, data, 16));
     CHECK_SAYING(said && strstr(said, "shared memory") && !check_lost, "%s", said);
     cmn_shm_close(self);
-}
-
-RANK_TEST(two_at_once)
-{
-    struct cmn_sums *first = cmn_sums_open(top.world, &options, 1),
-                    *second = cmn_sums_open(top.intra, &options, 1);
-    float a[10], b[10];
-    const struct cmn_sum sum[] = {{.data = a, .n = 10, .dtype = CMN_FP32},
-                                  {.data = b, .n = 10, .dtype = CMN_FP32}};
-
-    for (int i = 0; i < 10; i++) {
-        a[i] = 1;
-        b[i] = 2;
-    }
-    cmn_sums_begin(first, &sum[0]);
-    cmn_sums_begin(second, &sum[1]);
-    cmn_sums_progress(second, 1);
-    cmn_sums_progress(first, 1);
-    for (int i = 0; i < 10; i++) {
-        CHECK(a[i] == (float)top.size);
-        CHECK(b[i] == 2 * (float)top.intra_size);
-    }
-    cmn_sums_close(first);
-    cmn_sums_close(second);
 }
 
 /* More than the list of sums holds at first, which grows twice; its first ones have ended. Some are
