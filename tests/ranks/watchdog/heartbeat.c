@@ -1,8 +1,7 @@
-/* The watchdogs of nodes hear each other: among strangers, with datagrams that are lost, and where
- * rank 0 has addresses that lead elsewhere. Each rank is a node; time is what the test says it
- * is. */
+/* The watchdogs of nodes hear each other: with datagrams that are lost, and where rank 0 has addresses
+ * that lead elsewhere. Each rank is a node; time is what the test says it is. (Datagrams of strangers:
+ * tests/unit/watchdog/heartbeat.c.) */
 #include "ranks/ranks.h"
-#include "folder.h"
 
 #include <arpa/inet.h>
 
@@ -115,8 +114,6 @@ RANK_TEST(lost_datagrams_are_no_silence)
     }
 }
 
-/* ---- strangers ---- */
-
 /* A socket of none of ours; *at is its address. */
 static int stranger(struct sockaddr_storage *at)
 {
@@ -161,92 +158,6 @@ RANK_TEST(an_address_that_leads_elsewhere_is_left)
     if (fd >= 0) {
         close(fd);
     }
-}
-
-enum { RECORDED = 20, STRANGERS = 1000, ROUNDS = 20 };
-
-/* Collective. What rank 1 has sent, in `recorded`. Rank 0 has heard later ones, and rank 1 rank 0. */
-static void record(struct datagram *recorded, size_t *bytes)
-{
-    struct cmn_rank_status mine = {.rank = 1, .stalled = 9999};
-
-    look(0);
-    for (int i = 0; i < RECORDED; i++) {
-        if (top.rank == 1) {
-            struct sockaddr_storage right = h->place.address[0];
-            int fd = stranger(&h->place.address[0]);
-            cmn_heartbeat_beat(h, &mine, i % 2);
-            bytes[i] = (size_t)recv(fd, &recorded[i], sizeof recorded[i], 0);
-            CHECK(bytes[i] <= sizeof recorded[i]);
-            h->place.address[0] = right;
-            close(fd);
-        }
-    }
-    MPI_Bcast(recorded, RECORDED * (int)sizeof *recorded, MPI_BYTE, 1, top.world);
-    MPI_Bcast(bytes, RECORDED * (int)sizeof *bytes, MPI_BYTE, 1, top.world);
-    look(1);
-    look(1);
-    look(0);
-}
-
-/* On rank 0. Sends it what was recorded, or something like it, or nothing of the kind. */
-static void send_strange(int fd, const struct datagram *recorded, const size_t *bytes, int i)
-{
-    const struct sockaddr *to = (const struct sockaddr *)&h->place.address[0];
-    struct datagram d = recorded[i % RECORDED];
-    size_t size = bytes[i % RECORDED];
-
-    switch (i / RECORDED % 5) {
-    case 0: /* as it was */
-        break;
-    case 1: /* newer than all that was sent */
-        d.number += UINT32_MAX;
-        break;
-    case 2: /* cut, or longer */
-        size = size / 2 + (size_t)i;
-        size = size < sizeof d ? size : sizeof d;
-        break;
-    case 3: /* without a MAC */
-        memset(d.mac, 0, sizeof d.mac);
-        d.number += UINT32_MAX;
-        break;
-    default:
-        memset(&d, 'x', sizeof d);
-        size = sizeof d;
-    }
-    CHECK(sendto(fd, &d, size, 0, to, sizeof(struct sockaddr_storage)) == (ssize_t)size);
-}
-
-/* A second of them; the node is heard all the time, and answered. */
-RANK_TEST(strangers_are_ignored)
-{
-    static struct datagram recorded[RECORDED];
-    struct sockaddr_storage at;
-    size_t bytes[RECORDED];
-    int fd, before;
-
-    if (top.size == 1) {
-        return;
-    }
-    record(recorded, bytes);
-    fd = stranger(&at);
-    before = files_in("/proc/self/fd");
-    for (int round = 0; round < ROUNDS; round++) {
-        uint64_t number;
-        look(0); /* takes what the other node has sent in the round before */
-        number = h->rank[1].number;
-        for (int i = 0; top.rank == 0 && i < STRANGERS / ROUNDS; i++) {
-            send_strange(fd, recorded, bytes, round * STRANGERS / ROUNDS + i);
-        }
-        look(1);
-        CHECK_SAYING(top.rank || h->rank[1].number == number, "round %d", round);
-        CHECK_SAYING(seen(other()).state == CMN_RANK_ALIVE && seen(other()).stalled == 0,
-                     "%d in round %d", seen(other()).state, round);
-        CHECK(!cmn_heartbeat_diagnosed(h) && !seen(other()).ended);
-        CHECK(files_in("/proc/self/fd") == before);
-    }
-    CHECK(recv(fd, &recorded[0], 1, 0) < 0); /* they get no word */
-    close(fd);
 }
 
 RANK_TESTS(begin, end)
