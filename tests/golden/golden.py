@@ -17,9 +17,9 @@ import torch
 torch.set_default_dtype(torch.float64)
 HERE = os.path.dirname(os.path.abspath(__file__))
 IMAGES, SIDE, CLASSES, STEPS = 12, 8, 4, 12
-NET = dict(batch=IMAGES, subdivisions=1, height=SIDE, width=SIDE, channels=1, min_crop=SIDE, max_crop=SIDE, angle=0, hue=0,
-           saturation=1, exposure=1, aspect=1, flip=0, threads=1, momentum=0, decay=0, learning_rate=.2, policy='constant',
-           max_batches=STEPS, cmn_batch='global')
+# All else is as Darknet has it by itself: no colour changes, and nothing turns.
+NET = dict(batch=IMAGES, height=SIDE, width=SIDE, channels=1, max_crop=SIDE, flip=0, threads=1, momentum=0, decay=0,
+           learning_rate=.2, max_batches=STEPS, cmn_batch='global')
 LAYERS = {
     'mlp': ['connected output=10 activation=logistic', f'connected output={CLASSES} activation=linear', 'softmax'],
     'conv': ['convolutional filters=4 size=3 stride=1 pad=1 activation=tanh', 'maxpool size=2 stride=2',
@@ -197,10 +197,10 @@ def rate_of(keys, step):
     rate = keys['learning_rate']
     if step < keys.get('burn_in', 0):
         return rate * (step / keys['burn_in']) ** keys['power']
-    if keys['policy'] == 'steps':
+    if keys.get('policy') == 'steps':
         for at, scale in zip(keys['steps'].split(','), keys['scales'].split(',')):
             rate *= float(scale) if step >= int(at) else 1
-    if keys['policy'] == 'poly':
+    if keys.get('policy') == 'poly':
         rate *= (1 - step / keys['max_batches']) ** keys['power']
     return rate
 
