@@ -75,17 +75,6 @@ RANK_TEST(mean_of_floats)
     }
 }
 
-RANK_TEST(mean_has_the_same_bits)
-{
-    float x[1000];
-
-    for (int i = 0; i < 1000; i++) {
-        x[i] = 1.0F / (float)(i * 3 + top.rank + 1);
-    }
-    cmn_mean(x, 1000);
-    CHECK(same_everywhere(x, sizeof x));
-}
-
 /* Nobody leaves before the last one has come. */
 RANK_TEST(barrier_holds)
 {

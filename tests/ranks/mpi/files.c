@@ -42,50 +42,37 @@ static void check_share(const char *text, size_t n)
 
 RANK_TEST(shared)
 {
+    const size_t n = (5 << 20) + 13;
+    char *large = malloc(n);
+
+    for (size_t i = 0; i < n; i++) {
+        large[i] = (char)(i * 31 + i / 997);
+    }
     check_share("a.png\nb.png\n", 12);
     check_share("no newline", 10);
     check_share("a\0b\xff\r\n", 6);
-}
-
-RANK_TEST(empty)
-{
     check_share("", 0);
+    check_share(large, n);
+    free(large);
 }
 
-RANK_TEST(large)
+/* The next one works: nobody is left behind in a collective call. */
+RANK_TEST(what_cannot_be_read)
 {
-    const size_t n = (5 << 20) + 13;
-    char *text = malloc(n);
+    static const struct {
+        const char *name;
+        int error;
+    } files[] = {{"/no/such/list.txt", ENOENT}, {"/proc", EISDIR}};
+    char want[128];
 
-    for (size_t i = 0; i < n; i++) {
-        text[i] = (char)(i * 31 + i / 997);
+    for (size_t i = 0; i < COUNT(files); i++) {
+        errno = 0;
+        CHECK(!cmn_files_broadcast(&top, files[i].name));
+        CHECK_SAYING(errno == files[i].error, "%s", strerror(errno));
+        snprintf(want, sizeof want, "%s: %s", files[i].name, strerror(files[i].error));
+        CHECK_SAYING(strstr(cmn_reason(), want), "%s", cmn_reason());
+        check_share("again", 5);
     }
-    check_share(text, n);
-    free(text);
-}
-
-RANK_TEST(missing)
-{
-    FILE *file;
-
-    errno = 0;
-    file = cmn_files_broadcast(&top, "/no/such/list.txt");
-    CHECK(!file);
-    CHECK(errno == ENOENT);
-    CHECK_SAYING(strstr(cmn_reason(), "/no/such/list.txt: No such file"), "%s", cmn_reason());
-    /* The next one works: nobody is left behind in a collective call. */
-    check_share("again", 5);
-}
-
-RANK_TEST(folder)
-{
-    FILE *file;
-
-    errno = 0;
-    file = cmn_files_broadcast(&top, "/proc");
-    CHECK(!file);
-    CHECK_SAYING(errno == EISDIR, "%s", strerror(errno));
-    CHECK_SAYING(strstr(cmn_reason(), "/proc: "), "%s", cmn_reason());
 }
 
 RANK_TESTS(NULL, NULL)

@@ -5,7 +5,6 @@
 
 #include <sys/syscall.h>
 
-#include "mpi/regions.h"
 #include "mpi/shared_window.h"
 
 static struct cmn_group node;
@@ -160,29 +159,6 @@ RANK_TEST(one_fails)
     w = window_of(4096, 0);
     cmn_window_barrier(w);
     cmn_window_close(w);
-}
-
-RANK_TEST(memory_is_found)
-{
-    struct cmn_regions r;
-    float *a = NULL, *b = NULL, elsewhere[4];
-    float *const *all;
-
-    cmn_regions_open(&r, &node);
-    CHECK(cmn_regions_memory(&r, 100, &a) == 0);
-    CHECK(cmn_regions_memory(&r, 100, &b) == 0);
-    b[17] = (float)(top.intra_rank + 1);
-    MPI_Barrier(top.world);
-    CHECK(!cmn_regions_counterparts(&r, elsewhere, 4));
-    all = cmn_regions_counterparts(&r, a + 3, 97);
-    CHECK(all && all[top.intra_rank] == a + 3);
-    all = cmn_regions_counterparts(&r, b + 17, 50);
-    CHECK(all && all[top.intra_rank] == b + 17);
-    for (int k = 0; all && k < top.intra_size; k++) {
-        CHECK(all[k][0] == (float)(k + 1));
-    }
-    MPI_Barrier(top.world);
-    cmn_regions_close(&r);
 }
 
 /* A descriptor for each other rank of the node, however many windows there are. */

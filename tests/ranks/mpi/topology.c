@@ -54,14 +54,6 @@ RANK_TEST(nodes_as_asked)
     }
 }
 
-RANK_TEST(world_is_private)
-{
-    int comparison;
-
-    MPI_Comm_compare(top.world, MPI_COMM_WORLD, &comparison);
-    CHECK(comparison == MPI_CONGRUENT);
-}
-
 RANK_TEST(errors_have_reasons)
 {
     char text[MPI_MAX_ERROR_STRING];
@@ -93,16 +85,6 @@ RANK_TEST(identity_is_known)
     cmn_log_prefix(text, sizeof text);
     snprintf(want, sizeof want, "cmn[rank %d@%s] ", top.rank, top.host);
     CHECK_SAYING(!strcmp(text, want), "%s", text);
-}
-
-RANK_TEST(opens_again)
-{
-    for (int i = 0; i < 20; i++) {
-        struct cmn_topology t;
-        cmn_topology_open(&t);
-        CHECK(t.rank == top.rank && t.size == top.size && t.inter_size == top.inter_size);
-        cmn_topology_close(&t);
-    }
 }
 
 RANK_TESTS(NULL, NULL)

@@ -103,6 +103,7 @@ static void leave(const char *host, const char *boot, long pid, const char *job)
 
 TEST(one_at_a_time)
 {
+    int at = cmn_directory_open(folder), fd;
     char text[160];
     pid_t pid;
 
@@ -113,6 +114,10 @@ TEST(one_at_a_time)
     check_contains(cmn_reason(), text);
     check_contains(cmn_reason(), "trains x there: wait until it has ended");
     assert_null(strstr(cmn_reason(), "remove")); /* it runs */
+    fd = cmn_lock_take(at, "y");                 /* of another name */
+    assert_true(fd >= 0);
+    cmn_lock_release(at, "y", fd);
+    close(at);
     end(pid);
     assert_true(is_there());
     may_take();

@@ -240,13 +240,6 @@ static void may_write(void)
     cmn_writer_close(w);
 }
 
-static void hold_writer(void)
-{
-    if (!cmn_writer_open(folder, "x", 1)) {
-        _exit(1);
-    }
-}
-
 static void hold_draft(void)
 {
     int fd = open(in_folder("x-7.checkpoint.livin9.part"), O_CREAT | O_WRONLY, 0600);
@@ -254,26 +247,6 @@ static void hold_draft(void)
     if (fd < 0 || flock(fd, LOCK_EX)) {
         _exit(1);
     }
-}
-
-TEST(one_job_at_a_time)
-{
-    char text[128], host[64] = "";
-    struct cmn_writer *w;
-    pid_t pid = holder(hold_writer);
-
-    gethostname(host, sizeof host - 1);
-    snprintf(text, sizeof text, "%s: process %ld on %s trains x there", folder + strlen(folder) - 6,
-             (long)pid, host);
-    assert_null(cmn_writer_open(folder, "x", 1));
-    check_contains(cmn_reason(), text);
-    w = cmn_writer_open(folder, "y", 1); /* another name */
-    assert_non_null(w);
-    cmn_writer_close(w);
-    end(pid);
-    assert_int_equal(files_in(folder), 1); /* the lock's file stays, and holds nobody up */
-    may_write();
-    assert_int_equal(files_in(folder), 0);
 }
 
 TEST(drafts_of_the_living)

@@ -1,19 +1,15 @@
-#include "check.h"
-
-#include <unistd.h>
+#include "folder.h"
 
 #include "base/log.h"
 #include "data/labels.h"
 
-static char file[64];
+static char file[300];
 
 /* Writes the text to the file; a byte of 0 in it is written, too. */
 static void write_text(const char *text, size_t n)
 {
-    FILE *out;
+    FILE *out = fopen(file, "w");
 
-    snprintf(file, sizeof file, "/tmp/cmn-labels-%ld.txt", (long)getpid());
-    out = fopen(file, "w");
     assert_non_null(out);
     assert_int_equal(fwrite(text, 1, n, out), n);
     assert_int_equal(fclose(out), 0);
@@ -42,7 +38,6 @@ TEST(blanks_marks_and_ends_of_lines)
     all = cmn_labels_read(file, &n);
     assert_int_equal(n, 0);
     free(all);
-    unlink(file);
 }
 
 TEST(many_boxes)
@@ -61,7 +56,6 @@ TEST(many_boxes)
     assert_int_equal(n, BOXES);
     assert_int_equal(all[BOXES - 1].class, BOXES - 1);
     free(all);
-    unlink(file);
 }
 
 /* Lines that are no label, and what the reason says behind them. */
@@ -89,9 +83,9 @@ static const struct {
 
 TEST(what_is_no_label)
 {
-    char text[256], want[300];
+    char text[256], want[400];
 
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < COUNT(bad); i++) {
         struct cmn_labels l;
         struct cmn_label label;
         int n = snprintf(text, sizeof text, "2 .5 .5 .3 .3\n%s\n3 .5 .5 .3 .3\n", bad[i].line);
@@ -108,7 +102,6 @@ TEST(what_is_no_label)
         assert_int_equal(cmn_labels_next(&l, &label), 0);
         cmn_labels_close(&l);
     }
-    unlink(file);
 }
 
 TEST(a_byte_of_zero_hides_nothing)
@@ -137,4 +130,10 @@ TEST(what_cannot_be_read_is_not_its_end)
     cmn_labels_close(&l);
 }
 
-TESTS(NULL, NULL)
+static void name_file(void)
+{
+    make_folder();
+    snprintf(file, sizeof file, "%s", in_folder("labels.txt"));
+}
+
+TESTS(name_file, remove_folder)

@@ -106,31 +106,6 @@ TEST(boxes_are_tight_on_the_canvas)
     }
 }
 
-TEST(the_box_of_a_stamp_holds_what_is_visible_and_no_more)
-{
-    static struct stamp stamp;
-
-    for (int longer = SMALLEST; longer <= LARGEST; longer++) {
-        for (int g = 0; g < GLYPHS; g++) {
-            int left = MOST_PIXELS, top = MOST_PIXELS, right = 0, bottom = 0;
-            assert_true(make_stamp(&stamp, glyphs[g], longer));
-            for (int i = 0; i < stamp.size * stamp.size; i++) {
-                int x = i % stamp.size, y = i / stamp.size;
-                if (stamp.ink[i] >= VISIBLE) {
-                    left = x < left ? x : left;
-                    top = y < top ? y : top;
-                    right = x >= right ? x + 1 : right;
-                    bottom = y >= bottom ? y + 1 : bottom;
-                }
-            }
-            assert_memory_equal(&stamp.box, (&(struct box){0, left, top, right, bottom}),
-                                sizeof stamp.box);
-            int side = right - left > bottom - top ? right - left : bottom - top;
-            assert_in_range(side, longer - 1, longer + 2);
-        }
-    }
-}
-
 /* FNV-1a. */
 static uint64_t hash(uint64_t sum, const void *data, size_t bytes)
 {
