@@ -51,7 +51,7 @@ enum {
 static const struct {
     const char *key, *value;
 } numbers[] = {
-    {"cmn_lars", "0.01"},  {"cmn_local_steps", "4"}, {"cmn_epochs", NULL}, {"cmn_validate", NULL},
+    {"cmn_lars", "0.01"},  {"cmn_local_steps", "2"}, {"cmn_epochs", NULL}, {"cmn_validate", NULL},
     {"cmn_patience", "2"}, {"cmn_clip", "0.05"},     {"cmn_ema", "0.9"},
 };
 
