@@ -2,8 +2,6 @@
  * and the training has the same bits as without. */
 #include "sides.h"
 
-#include <math.h>
-
 static const double DECAY_OF_AVERAGE = 0.35; /* the early factor is smaller up to the third step */
 
 /* ---- the formula ---- */

@@ -3,8 +3,6 @@
  * tests/ranks/hooks/combinations.c.) */
 #include "sides.h"
 
-#include <math.h>
-
 #ifdef NETWORKS_BY_VALUE /* AlexeyAB's tree does not know it on the CPU */
 enum { NO_ADAM = 1 };
 #else

@@ -219,33 +219,6 @@ TEST(backward_writes_into_the_flat_buffer)
     }
 }
 
-/* The same steps with and without a flat buffer. */
-TEST(flat_buffer_changes_no_result)
-{
-    float weights[2][60];
-
-    for (int with = 0; with < 2; with++) {
-        network *net;
-        struct cmn_gradients g;
-        srand(5);
-        net = nets_parse(MLP);
-        if (with) {
-            cmn_gradients_open(&g, cmn_net_of(net), NULL);
-        }
-        set_input(net);
-        for (int step = 0; step < 3; step++) {
-            srand(6); /* dropout */
-            nets_train(net);
-        }
-        memcpy(weights[with], net->layers[0].weights, sizeof weights[with]);
-        if (with) {
-            cmn_gradients_close(&g);
-        }
-        nets_free(net);
-    }
-    assert_memory_equal(weights[0], weights[1], sizeof weights[0]);
-}
-
 /* Weights travel out and back; the statistics, another kind, stay. */
 TEST(packs_and_unpacks)
 {

@@ -150,7 +150,8 @@ TEST(a_log_gives_its_rows_back)
 
     cmn_json_log_row(j, &row, &nobody);
     row.iteration = 8;
-    row.loss = NAN;
+    row.loss = NAN; /* JSON has no way to write it, nor infinity: the log stays readable */
+    row.lr = INFINITY;
     row.validation_map = 0.25;
     row.validation_map95 = 0;
     cmn_json_log_row(j, &row, &nobody);
@@ -159,7 +160,7 @@ TEST(a_log_gives_its_rows_back)
     assert_int_equal(found.row[0].iteration, 7);
     assert_true(found.row[0].loss == 2.5 && found.row[0].lr == 0.1 && found.row[0].epoch == 0.07);
     assert_true(found.row[0].validation_map < 0 && found.row[0].accuracy < 0);
-    assert_true(isnan(found.row[1].loss));
+    assert_true(isnan(found.row[1].loss) && !isfinite(found.row[1].lr));
     assert_true(found.row[1].validation_map == 0.25 && found.row[1].validation_map95 == 0);
     /* As a reader finds it whose size of the file is older than its contents: the next row is being
      * written. */

@@ -260,23 +260,6 @@ TEST(json_round_trip)
     check_alone(name);
 }
 
-/* JSON has no way to write them: the log must stay readable when a training diverges. */
-TEST(json_survives_nan_and_infinity)
-{
-    char *name = file_of("x", "");
-    struct cmn_json_log *j = open_log(name);
-    struct cmn_row row = full;
-    cJSON *json;
-
-    row.loss = (double)strtof("nan", NULL);
-    row.lr = (double)strtof("inf", NULL);
-    cmn_json_log_row(j, &row, &nobody);
-    json = read_back(name, 1);
-    assert_number(cJSON_GetArrayItem(json, 0), "iteration", 1200);
-    cJSON_Delete(json);
-    cmn_json_log_close(j);
-}
-
 TEST(json_says_why_it_cannot)
 {
     char name[4200];
