@@ -1,5 +1,6 @@
-/* Every compressor over all ranks: what is asked of all of them alike. (That a training continues from what
- * a compressor keeps: tests/ranks/hooks/combinations.c. Which shards are exact: tests/unit/compression.) */
+/* Every compressor over all ranks: what is asked of all of them alike. (That a training continues
+ * from what a compressor keeps: tests/ranks/hooks/combinations.c. Which shards are exact:
+ * tests/unit/compression.) */
 #include "ranks/ranks.h"
 
 #include <math.h>

@@ -93,8 +93,8 @@ static double measure_twice(const struct cmn_topology *t, double *claimed)
     return worst;
 }
 
-/* Of many tries the quickest counts, so those that are disturbed do no harm, and a node that is busy for
- * a while is asked until it no longer is. */
+/* Of many tries the quickest counts, so those that are disturbed do no harm, and a node that is
+ * busy for a while is asked until it no longer is. */
 static const struct {
     double slow;
     int from, until;

@@ -1,5 +1,5 @@
-/* Each algorithm of sums by messages: closed forms, bytes, and the same bits. (Over each group of ranks,
- * and in shared memory: tests/ranks/communicators. In 16 bits: tests/ranks/compression.) */
+/* Each algorithm of sums by messages: closed forms, bytes, and the same bits. (Over each group of
+ * ranks, and in shared memory: tests/ranks/communicators. In 16 bits: tests/ranks/compression.) */
 #include "ranks/ranks.h"
 
 #include <stdint.h>

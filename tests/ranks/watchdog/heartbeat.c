@@ -1,6 +1,6 @@
-/* The watchdogs of nodes hear each other: with datagrams that are lost, and where rank 0 has addresses
- * that lead elsewhere. Each rank is a node; time is what the test says it is. (Datagrams of strangers:
- * tests/unit/watchdog/heartbeat.c.) */
+/* The watchdogs of nodes hear each other: with datagrams that are lost, and where rank 0 has
+ * addresses that lead elsewhere. Each rank is a node; time is what the test says it is. (Datagrams
+ * of strangers: tests/unit/watchdog/heartbeat.c.) */
 #include "ranks/ranks.h"
 
 #include <arpa/inet.h>

@@ -1,17 +1,14 @@
 /* A loader thread among signals. What it takes from the sampler: sampler.c, and the tests in
  * tests/ranks/data. */
-#include "check.h"
+#include "folder.h"
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/stop_request.h"
 #include "data/loader.h"
 
-static char fifo[64];
+static const char *fifo;
 
 /* As Darknet reads a label file. */
 static void *read_labels(void *line)
@@ -35,7 +32,7 @@ TEST(stop_request_cuts_off_no_label_file)
     pthread_t thread;
     int to;
 
-    snprintf(fifo, sizeof fifo, "/tmp/cmn-loader.%d", getpid());
+    fifo = in_folder("fifo");
     assert_int_equal(mkfifo(fifo, 0600), 0);
     cmn_stop_catch();
     pthread_create(&thread, NULL, read_labels, line);
@@ -47,11 +44,10 @@ TEST(stop_request_cuts_off_no_label_file)
     assert_int_equal(write(to, "0 .5 .5 1 1\n", 12), 12);
     close(to);
     pthread_join(thread, NULL);
-    unlink(fifo);
     assert_string_equal(line, "0 .5 .5 1 1\n");
     assert_int_equal(cmn_stop_requested(), 0);
     raise(SIGUSR1);
     assert_int_equal(cmn_stop_requested(), SIGTERM);
 }
 
-TESTS(NULL, NULL)
+TESTS(make_folder, remove_folder)
