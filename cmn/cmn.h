@@ -139,6 +139,13 @@ enum cmn_convolution_result { CMN_INPUT, CMN_WEIGHTS, CMN_OUTPUT };
 int cmn_convolve(const struct layer *l, enum cmn_convolution_result result, float *input,
                  float *output);
 
+/* Local, not blocking, except where an output needs more memory of the GPU. The same for a layer on a
+ * GPU, whose tensors are there: with cmn_mixed=bf16 the factors are rounded to bf16, and so is the
+ * product before it is written or added. Returns 0 without that key, and where cuDNN has no way to
+ * compute it in bf16. */
+int cmn_convolve_gpu(const struct layer *l, enum cmn_convolution_result result, float *input,
+                     float *output);
+
 /* Local. forward_network() calls it for layer i: whether backward overwrites the gradient of its
  * output, so that Darknet need not set it to zero. 0 without -cmn. */
 int cmn_overwrites_delta(struct network *net, int i);
@@ -455,46 +462,6 @@ extern "C" {
 MPI_Comm cmn_world_comm(void);
 MPI_Comm cmn_intra_comm(void);
 MPI_Comm cmn_inter_comm(void);
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif
-
-/* What needs cudnn.h likewise. */
-#if defined(CUDNN_MAJOR) && !defined(CMN_H_CUDNN)
-#define CMN_H_CUDNN
-
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-/* Local, not blocking, except where a forward pass needs more memory of the GPU. Convolutional
- * layers call them in place of cuDNN's functions, whose parameters they have. With cmn_mixed=bf16
- * factors are rounded to bf16, and so is the product before it is written (beta 0) or added (1);
- * algorithm and workspace are not used then, unless cuDNN has no way in bf16. Return cuDNN's
- * status; what fails otherwise ends the job. */
-cudnnStatus_t cmn_convolution_forward(cudnnHandle_t handle, const void *alpha,
-                                      cudnnTensorDescriptor_t x_shape, const void *x,
-                                      cudnnFilterDescriptor_t w_shape, const void *w,
-                                      cudnnConvolutionDescriptor_t how,
-                                      cudnnConvolutionFwdAlgo_t algo, void *workspace, size_t bytes,
-                                      const void *beta, cudnnTensorDescriptor_t y_shape, void *y);
-cudnnStatus_t cmn_convolution_backward_filter(cudnnHandle_t handle, const void *alpha,
-                                              cudnnTensorDescriptor_t x_shape, const void *x,
-                                              cudnnTensorDescriptor_t dy_shape, const void *dy,
-                                              cudnnConvolutionDescriptor_t how,
-                                              cudnnConvolutionBwdFilterAlgo_t algo, void *workspace,
-                                              size_t bytes, const void *beta,
-                                              cudnnFilterDescriptor_t dw_shape, void *dw);
-cudnnStatus_t cmn_convolution_backward_data(cudnnHandle_t handle, const void *alpha,
-                                            cudnnFilterDescriptor_t w_shape, const void *w,
-                                            cudnnTensorDescriptor_t dy_shape, const void *dy,
-                                            cudnnConvolutionDescriptor_t how,
-                                            cudnnConvolutionBwdDataAlgo_t algo, void *workspace,
-                                            size_t bytes, const void *beta,
-                                            cudnnTensorDescriptor_t dx_shape, void *dx);
 
 #ifdef __cplusplus
 }

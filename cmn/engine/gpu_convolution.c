@@ -19,30 +19,25 @@
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "cmn.h"
+#include "engine/darknet_tree.h"
 #include "mpi/device.h"
 #include "mpi/kernels.h"
 
-/* The operands: input, filters and output. As the result of an operation, X and W stand for the
- * gradients of the input and of the filters. */
+/* The operands: input, filters and output, in the order of enum cmn_convolution_result. As the
+ * result of an operation, X and W stand for the gradients of the input and of the filters. */
 enum { X, W, Y, OPERANDS };
 
-/* Images or filters, their channels, rows and columns; and by rows and columns how the filters move.
- * In a grouped convolution the filters have fewer channels than the input. */
-struct shape {
-    int size[OPERANDS][4];
-    int pad[2], stride[2], dilation[2];
-};
-
 struct plan {
-    struct shape shape;
+    struct cmn_convolution shape;
     cudnnBackendDescriptor_t result[OPERANDS]; /* the plan for this result; NULL: cuDNN has none */
     cudnnStatus_t why[OPERANDS];               /* why cuDNN has no plan, until it was said */
-    /* In `room`, in floats: where each operand lies in 16 bits, then the workspace of the result that
-     * needs most, and where that ends. */
+    /* Images or filters, their channels, rows and columns; where the operand lies in `room` in 16
+     * bits, in floats. In a grouped convolution the filters have fewer channels than the input. */
     struct operand {
-        size_t images, channels, pixels, at;
+        int size[4];
+        size_t at;
     } of[OPERANDS];
+    /* The workspace of the result that needs most, behind the operands, and where that ends. */
     size_t workspace, end;
 };
 
@@ -129,11 +124,11 @@ static cudnnBackendDescriptor_t tensor(int64_t name, const int sizes[4])
     return it;
 }
 
-static cudnnBackendDescriptor_t movement(const struct shape *s)
+static cudnnBackendDescriptor_t movement(const struct cmn_convolution *s)
 {
     cudnnBackendDescriptor_t it = part(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-    const int64_t pad[] = {s->pad[0], s->pad[1]}, stride[] = {s->stride[0], s->stride[1]};
-    const int64_t dilation[] = {s->dilation[0], s->dilation[1]}, dimensions = 2;
+    const int64_t pad[] = {s->pad, s->pad}, stride[] = {s->stride_y, s->stride_x};
+    const int64_t dilation[] = {s->dilation, s->dilation}, dimensions = 2;
     const cudnnDataType_t sums = CUDNN_DATA_FLOAT;
     const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
 
@@ -180,7 +175,7 @@ static const struct {
 };
 
 /* Builds a graph of one operation. */
-static cudnnBackendDescriptor_t graph_of(cudnnHandle_t handle, const struct shape *s, int result)
+static cudnnBackendDescriptor_t graph_of(cudnnHandle_t handle, const struct plan *p, int result)
 {
     cudnnBackendDescriptor_t graph = part(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     cudnnBackendDescriptor_t operation = part(operations[result].type);
@@ -188,9 +183,9 @@ static cudnnBackendDescriptor_t graph_of(cudnnHandle_t handle, const struct shap
 
     set(operation, operations[result].alpha, CUDNN_TYPE_FLOAT, 1, &one);
     set(operation, operations[result].beta, CUDNN_TYPE_FLOAT, 1, &none);
-    set_part(operation, operations[result].how, movement(s));
+    set_part(operation, operations[result].how, movement(&p->shape));
     for (int i = X; i < OPERANDS; i++) {
-        set_part(operation, operations[result].operand[i], tensor(i + 1, s->size[i]));
+        set_part(operation, operations[result].operand[i], tensor(i + 1, p->of[i].size));
     }
     finish_part(operation);
     set(graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
@@ -234,7 +229,7 @@ static cudnnBackendDescriptor_t plan_of_proposal(cudnnHandle_t handle,
 
 /* Returns the plan of the first proposal whose workspace is at most `most` bytes. Returns NULL if
  * there is none, and `status` says why. */
-static cudnnBackendDescriptor_t plan_result(cudnnHandle_t handle, const struct shape *s, int result,
+static cudnnBackendDescriptor_t plan_result(cudnnHandle_t handle, const struct plan *p, int result,
                                             size_t *bytes)
 {
     const int64_t most = 2000000000; /* bytes, the same limit as Darknet's */
@@ -243,7 +238,7 @@ static cudnnBackendDescriptor_t plan_result(cudnnHandle_t handle, const struct s
     cudnnStatus_t why = CUDNN_STATUS_NOT_SUPPORTED;
 
     status = CUDNN_STATUS_SUCCESS;
-    graph = graph_of(handle, s, result);
+    graph = graph_of(handle, p, result);
     if (status) {
         return NULL;
     }
@@ -263,27 +258,6 @@ static cudnnBackendDescriptor_t plan_result(cudnnHandle_t handle, const struct s
     return NULL;
 }
 
-static struct shape shape_of(cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
-                             cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t y)
-{
-    struct shape s;
-    int *in = s.size[X], *filters = s.size[W], *out = s.size[Y], step[4];
-    cudnnDataType_t type;
-    cudnnTensorFormat_t format;
-    cudnnConvolutionMode_t mode;
-
-    require_cudnn(cudnnGetTensor4dDescriptor(x, &type, &in[0], &in[1], &in[2], &in[3], &step[0],
-                                             &step[1], &step[2], &step[3]));
-    require_cudnn(cudnnGetFilter4dDescriptor(w, &type, &format, &filters[0], &filters[1],
-                                             &filters[2], &filters[3]));
-    require_cudnn(cudnnGetTensor4dDescriptor(y, &type, &out[0], &out[1], &out[2], &out[3], &step[0],
-                                             &step[1], &step[2], &step[3]));
-    require_cudnn(cudnnGetConvolution2dDescriptor(how, &s.pad[0], &s.pad[1], &s.stride[0],
-                                                  &s.stride[1], &s.dilation[0], &s.dilation[1],
-                                                  &mode, &type));
-    return s;
-}
-
 /* Returns the floats of so many bytes in `room`, with the alignment of cudaMalloc(). */
 static size_t place(size_t bytes)
 {
@@ -292,13 +266,37 @@ static size_t place(size_t bytes)
     return (bytes / sizeof(float) + ALIGNED) / ALIGNED * ALIGNED;
 }
 
+static size_t pixels_of(const struct operand *o)
+{
+    return (size_t)o->size[2] * (size_t)o->size[3];
+}
+
+static void make_plan(struct plan *p, const struct cmn_convolution *s)
+{
+    size_t bytes = 0, at = 0;
+
+    *p = (struct plan){
+        .shape = *s,
+        .of = {[X] = {{s->batch, s->channels, s->height, s->width}, 0},
+               [W] = {{s->filters, s->channels / s->groups, s->size, s->size}, 0},
+               [Y] = {{s->batch, s->filters, s->out_height, s->out_width}, 0}},
+    };
+    for (int i = X; i < OPERANDS; i++) {
+        struct operand *o = &p->of[i];
+        o->at = at;
+        at += place((size_t)o->size[0] * (size_t)o->size[1] * pixels_of(o) * sizeof(short));
+        p->result[i] = plan_result(cudnn_handle(), p, i, &bytes);
+        p->why[i] = status;
+    }
+    p->workspace = at;
+    p->end = at + place(bytes);
+}
+
 /* Returns the plan of a shape, which it makes if needed. The search begins behind the plan that was
  * found last, so mostly it succeeds immediately. */
-static struct plan *plan_of(cudnnHandle_t handle, const struct shape *s)
+static struct plan *plan_of(const struct cmn_convolution *s)
 {
     static size_t last;
-    struct plan *p;
-    size_t bytes = 0, at = 0;
 
     for (size_t i = 0; i < n_plans; i++) {
         last = (last + 1) % n_plans;
@@ -308,21 +306,8 @@ static struct plan *plan_of(cudnnHandle_t handle, const struct shape *s)
     }
     plans = cmn_realloc(plans, n_plans + 1, sizeof *plans);
     last = n_plans;
-    p = &plans[n_plans++];
-    memset(p, 0, sizeof *p);
-    p->shape = *s;
-    for (int i = X; i < OPERANDS; i++) {
-        const int *size = s->size[i];
-        size_t images = (size_t)size[0], channels = (size_t)size[1];
-        size_t pixels = (size_t)size[2] * (size_t)size[3];
-        p->of[i] = (struct operand){images, channels, pixels, at};
-        at += place(images * channels * pixels * sizeof(short));
-        p->result[i] = plan_result(handle, s, i, &bytes);
-        p->why[i] = status;
-    }
-    p->workspace = at;
-    p->end = at + place(bytes);
-    return p;
+    make_plan(&plans[n_plans++], s);
+    return &plans[last];
 }
 
 /* ---- operands ---- */
@@ -341,48 +326,21 @@ static void make_room(size_t floats)
     }
 }
 
-/* Returns the plan of a convolution, if this result is computed in bf16, or NULL. */
-static const struct plan *begin(int result, cudnnHandle_t handle, cudnnTensorDescriptor_t x,
-                                cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t how,
-                                cudnnTensorDescriptor_t y)
-{
-    const int *input, *filters;
-    struct shape s;
-    struct plan *p;
-
-    if (!in_bf16) {
-        return NULL;
-    }
-    s = shape_of(x, w, how, y);
-    p = plan_of(handle, &s);
-    if (p->result[result]) {
-        make_room(p->end);
-        return p;
-    }
-    if (p->why[result]) { /* nobody asks for the first layer's input */
-        input = s.size[X];
-        filters = s.size[W];
-        cmn_say("cmn_mixed=bf16: cuDNN has no way for %d x %d x %d by %d filters of %d x %d "
-                "(%s): 32 bits there (%s)",
-                input[3], input[2], input[1], filters[0], filters[3], filters[2],
-                operations[result].name, cudnnGetErrorString(p->why[result]));
-        p->why[result] = CUDNN_STATUS_SUCCESS;
-    }
-    return NULL;
-}
-
 static void take(const struct plan *p, int i, const void *from)
 {
     const struct operand *o = &p->of[i];
 
-    cmn_kernel_channels_last(room + o->at, from, o->images, o->channels, o->pixels);
+    cmn_kernel_channels_last(room + o->at, from, (size_t)o->size[0], (size_t)o->size[1],
+                             pixels_of(o));
 }
 
-static cudnnStatus_t execute(cudnnHandle_t handle, const struct plan *p, int result)
+/* Computes the result and stores it, or adds it. */
+static void give(const struct plan *p, int result, void *to, int add)
 {
     const int64_t names[] = {X + 1, W + 1, Y + 1};
     void *const at[] = {room + p->of[X].at, room + p->of[W].at, room + p->of[Y].at};
     void *const workspace = room + p->workspace;
+    const struct operand *o = &p->of[result];
     cudnnBackendDescriptor_t pack;
 
     require_cudnn(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack));
@@ -391,90 +349,48 @@ static cudnnStatus_t execute(cudnnHandle_t handle, const struct plan *p, int res
     set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, OPERANDS, at);
     set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
     finish_part(pack);
-    status = status ? status : cudnnBackendExecute(handle, p->result[result], pack);
+    require_cudnn(status ? status : cudnnBackendExecute(cudnn_handle(), p->result[result], pack));
     cudnnBackendDestroyDescriptor(pack);
-    return status;
+    cmn_kernel_channels_first(to, room + o->at, (size_t)o->size[0], (size_t)o->size[1],
+                              pixels_of(o), add);
 }
 
-/* Computes the result and stores it: to = result + beta * to. Darknet's beta is 0 or 1. */
-static cudnnStatus_t give(cudnnHandle_t handle, const struct plan *p, int i, void *to,
-                          const void *beta)
+int cmn_convolve_gpu(const struct layer *l, enum cmn_convolution_result result, float *input,
+                     float *output)
 {
-    const struct operand *o = &p->of[i];
-    float factor = *(const float *)beta;
-    cudnnStatus_t done =
-        factor != 0 && factor != 1 ? CUDNN_STATUS_NOT_SUPPORTED : execute(handle, p, i);
-
-    if (!done) {
-        cmn_kernel_channels_first(to, room + o->at, o->images, o->channels, o->pixels, factor != 0);
-    }
-    return done;
-}
-
-cudnnStatus_t cmn_convolution_forward(cudnnHandle_t handle, const void *alpha,
-                                      cudnnTensorDescriptor_t x_shape, const void *x,
-                                      cudnnFilterDescriptor_t w_shape, const void *w,
-                                      cudnnConvolutionDescriptor_t how,
-                                      cudnnConvolutionFwdAlgo_t algo, void *workspace, size_t bytes,
-                                      const void *beta, cudnnTensorDescriptor_t y_shape, void *y)
-{
-    const struct plan *p;
+    struct cmn_tree_view view = cmn_tree_view(l);
+    const struct cmn_convolution *s = &view.convolution;
+    float *of[OPERANDS] = {input, result == CMN_WEIGHTS ? l->weight_updates_gpu : l->weights_gpu,
+                           output};
+    const void *there = result == CMN_INPUT ? delta : NULL;
+    struct plan *p;
 
     delta = NULL;
-    p = begin(Y, handle, x_shape, w_shape, how, y_shape);
-    if (!p) {
-        return cudnnConvolutionForward(handle, alpha, x_shape, x, w_shape, w, how, algo, workspace,
-                                       bytes, beta, y_shape, y);
+    if (!in_bf16) {
+        return 0;
     }
-    take(p, X, x);
-    take(p, W, w);
-    return give(handle, p, Y, y, beta);
-}
-
-cudnnStatus_t cmn_convolution_backward_filter(cudnnHandle_t handle, const void *alpha,
-                                              cudnnTensorDescriptor_t x_shape, const void *x,
-                                              cudnnTensorDescriptor_t dy_shape, const void *dy,
-                                              cudnnConvolutionDescriptor_t how,
-                                              cudnnConvolutionBwdFilterAlgo_t algo, void *workspace,
-                                              size_t bytes, const void *beta,
-                                              cudnnFilterDescriptor_t dw_shape, void *dw)
-{
-    const struct plan *p;
-
-    delta = NULL;
-    p = begin(W, handle, x_shape, dw_shape, how, dy_shape);
-    if (!p) {
-        return cudnnConvolutionBackwardFilter(handle, alpha, x_shape, x, dy_shape, dy, how, algo,
-                                              workspace, bytes, beta, dw_shape, dw);
+    p = plan_of(s);
+    if (p->why[result]) { /* nobody asks for the first layer's input */
+        cmn_say("cmn_mixed=bf16: cuDNN has no way for %d x %d x %d by %d filters of %d x %d "
+                "(%s): 32 bits there (%s)",
+                s->width, s->height, s->channels, s->filters, s->size, s->size,
+                operations[result].name, cudnnGetErrorString(p->why[result]));
+        p->why[result] = CUDNN_STATUS_SUCCESS;
     }
-    take(p, X, x);
-    take(p, Y, dy);
-    delta = dy; /* if Darknet computes the gradient of the input at all, it does so next */
-    return give(handle, p, W, dw, beta);
-}
-
-cudnnStatus_t cmn_convolution_backward_data(cudnnHandle_t handle, const void *alpha,
-                                            cudnnFilterDescriptor_t w_shape, const void *w,
-                                            cudnnTensorDescriptor_t dy_shape, const void *dy,
-                                            cudnnConvolutionDescriptor_t how,
-                                            cudnnConvolutionBwdDataAlgo_t algo, void *workspace,
-                                            size_t bytes, const void *beta,
-                                            cudnnTensorDescriptor_t dx_shape, void *dx)
-{
-    const void *there = delta;
-    const struct plan *p;
-
-    delta = NULL;
-    p = begin(X, handle, dx_shape, w_shape, how, dy_shape);
-    if (!p) {
-        return cudnnConvolutionBackwardData(handle, alpha, w_shape, w, dy_shape, dy, how, algo,
-                                            workspace, bytes, beta, dx_shape, dx);
+    if (!p->result[result]) {
+        return 0;
     }
-    take(p, W, w);
-    if (there != dy) {
-        take(p, Y, dy);
+    make_room(p->end);
+    for (int i = X; i < OPERANDS; i++) {
+        if (i != (int)result && (i != Y || there != output)) {
+            take(p, i, of[i]);
+        }
     }
-    return give(handle, p, X, dx, beta);
+    if (result == CMN_WEIGHTS) {
+        delta = output; /* if Darknet computes the gradient of the input at all, it does so next */
+    }
+    give(p, (int)result, of[result], result != CMN_OUTPUT);
+    return 1;
 }
 
 int cmn_gpu_convolution_use_bf16(void)

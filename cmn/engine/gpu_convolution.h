@@ -1,6 +1,6 @@
-/* Convolutions on GPUs in bf16 (cmn_mixed), by cuDNN. Darknet calls the last functions of cmn.h,
- * which cast the operands to bf16 and the result back. The process has one set of plans, because
- * these functions get no network. */
+/* Convolutions on GPUs in bf16 (cmn_mixed), by cuDNN. Darknet calls cmn_convolve_gpu() of cmn.h,
+ * which casts the operands to bf16 and the result back. The process has one set of plans, because
+ * Darknet's layers pass no network. */
 #ifndef CMN_GPU_CONVOLUTION_H
 #define CMN_GPU_CONVOLUTION_H
 

@@ -1,13 +1,14 @@
-/* Convolutions in bf16, held against sums in double of factors that are
- * rounded here. What they read comes late, and some of it is still to be computed when room is made for
- * a larger one. */
+/* Convolutions in bf16, as Darknet's layers ask for them, held against sums in double of factors that
+ * are rounded here. What they read comes late, and some of it is still to be computed when room is
+ * made for a larger one. */
 #include "gpu/gpu.h"
 
-#include <cudnn.h>
 #include <math.h>
 
-#include "cmn.h"
+#include "engine/darknet_tree.h"
 #include "engine/gpu_convolution.h"
+
+#include "convolutional_layer.h"
 
 /* Darknet's kinds: images, channels, rows and columns, filters, their size, and how they move. */
 struct kind {
@@ -17,24 +18,17 @@ static const struct kind kinds[] = {
     {2, 3, 8, 4, 3, 1, 1, 1}, {3, 4, 9, 6, 3, 2, 1, 2}, {1, 5, 7, 3, 1, 1, 0, 1},
     {2, 8, 6, 8, 3, 1, 1, 4}, {1, 1, 5, 1, 5, 1, 0, 1}, {2, 6, 33, 7, 3, 1, 1, 1},
 };
-enum { KINDS = sizeof kinds / sizeof kinds[0], X = 0, W = 1, Y = 2, OPERANDS = 3 };
+enum { KINDS = COUNT(kinds), X = CMN_INPUT, W = CMN_WEIGHTS, Y = CMN_OUTPUT, OPERANDS };
 
+/* A layer, whose output in the backward pass is its gradient. Results of that pass, the gradients of
+ * input and weights, are added to what the operand itself has. */
 struct convolution {
     struct kind s;
-    int out;                 /* rows and columns */
-    float *host[OPERANDS];   /* what they are at first */
-    float *device[OPERANDS]; /* the GPU's */
+    layer l;
+    network net;
+    float *host[OPERANDS], *operand[OPERANDS], *result[OPERANDS]; /* the last two are the GPU's */
     size_t n[OPERANDS];
-    double *sum; /* what becomes of them, without rounding the result; as much as is computed */
-    cudnnTensorDescriptor_t x, y;
-    cudnnFilterDescriptor_t w;
-    cudnnConvolutionDescriptor_t how;
-    float *workspace;
-    size_t bytes;
 };
-
-static cudnnHandle_t handle;
-static const float zero = 0, half = .5F, one = 1;
 
 /* To bf16: 7 bits behind the first one, ties to even. */
 static double rounded(double x)
@@ -45,6 +39,11 @@ static double rounded(double x)
     return ldexp(rint(ldexp(fraction, 8)), exponent - 8);
 }
 
+static double as_it_is(double x)
+{
+    return x;
+}
+
 static float number(void)
 {
     static unsigned state = 7;
@@ -53,76 +52,71 @@ static float number(void)
     return (float)(state >> 8) / (float)(1 << 23) - 1;
 }
 
-static void must(cudnnStatus_t status)
+static float *device_floats(size_t n)
 {
-    CHECK_SAYING(status == CUDNN_STATUS_SUCCESS, "%s", cudnnGetErrorString(status));
+    float *memory;
+
+    CHECK_SAYING(cmn_device_memory(&memory, n) == 0, "%s", cmn_reason());
+    return memory;
 }
 
-/* Operand i of the GPU gets its first values, some time later. */
-static void write_late(struct convolution *c, int i)
+/* All operands get their first values, some time later, and so does what gradients are added to. */
+static void write_late(struct convolution *c)
 {
-    fake_later(c->device[i], c->host[i], c->n[i]);
+    for (int i = 0; i < OPERANDS; i++) {
+        fake_later(c->operand[i], c->host[i], c->n[i]);
+        if (i != Y) {
+            fake_later(c->result[i], c->host[i], c->n[i]);
+        }
+    }
 }
 
 static void open_convolution(struct convolution *c, const struct kind *s)
 {
-    size_t x = (size_t)(s->n * s->c * s->h * s->h), side;
+    layer *l = &c->l;
 
-    *c = (struct convolution){.s = *s, .out = (s->h + 2 * s->pad - s->size) / s->stride + 1};
-    side = (size_t)c->out;
-    c->n[X] = x;
-    c->n[W] = (size_t)(s->filters * (s->c / s->groups) * s->size * s->size);
-    c->n[Y] = (size_t)(s->n * s->filters) * side * side;
+    *c = (struct convolution){.s = *s};
+    *l = make_convolutional_layer(s->n, s->h, s->h, s->c, s->filters, s->groups, s->size, s->stride,
+                                  s->pad, LINEAR, 0, 0, 0, 0);
+    c->n[X] = (size_t)(l->inputs * l->batch);
+    c->n[W] = (size_t)l->nweights;
+    c->n[Y] = (size_t)(l->outputs * l->batch);
+    c->net.input_gpu = device_floats(c->n[X]);
+    c->net.delta_gpu = device_floats(c->n[X]);
+    c->net.workspace = device_floats(l->workspace_size / sizeof(float) + 1);
+    c->operand[X] = c->net.input_gpu;
+    c->operand[W] = l->weights_gpu;
+    c->operand[Y] = l->delta_gpu;
+    c->result[X] = c->net.delta_gpu;
+    c->result[W] = l->weight_updates_gpu;
+    c->result[Y] = l->output_gpu;
     for (int i = 0; i < OPERANDS; i++) {
         c->host[i] = calloc(c->n[i], sizeof *c->host[i]);
         for (size_t k = 0; k < c->n[i]; k++) {
             c->host[i][k] = number();
         }
-        CHECK_SAYING(cmn_device_memory(&c->device[i], c->n[i]) == 0, "%s", cmn_reason());
-        write_late(c, i);
     }
-    must(cudnnCreateTensorDescriptor(&c->x));
-    must(cudnnCreateTensorDescriptor(&c->y));
-    must(cudnnCreateFilterDescriptor(&c->w));
-    must(cudnnCreateConvolutionDescriptor(&c->how));
-    must(cudnnSetTensor4dDescriptor(c->x, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, s->n, s->c, s->h,
-                                    s->h));
-    must(cudnnSetTensor4dDescriptor(c->y, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, s->n, s->filters,
-                                    c->out, c->out));
-    must(cudnnSetFilter4dDescriptor(c->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, s->filters,
-                                    s->c / s->groups, s->size, s->size));
-    must(cudnnSetConvolution2dDescriptor(c->how, s->pad, s->pad, s->stride, s->stride, 1, 1,
-                                         CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-    must(cudnnSetConvolutionGroupCount(c->how, s->groups));
-    must(cudnnSetConvolutionMathType(c->how, CUDNN_TENSOR_OP_MATH));
-    must(cudnnGetConvolutionForwardWorkspaceSize(handle, c->x, c->w, c->how, c->y,
-                                                 CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
-                                                 &c->bytes));
-    CHECK(cmn_device_memory(&c->workspace, c->bytes / sizeof(float) + 1) == 0);
+    write_late(c);
 }
 
 static void close_convolution(struct convolution *c)
 {
+    cmn_device_free(c->net.input_gpu);
+    cmn_device_free(c->net.delta_gpu);
+    cmn_device_free(c->net.workspace);
+    free_layer(c->l);
     for (int i = 0; i < OPERANDS; i++) {
-        cmn_device_free(c->device[i]);
         free(c->host[i]);
     }
-    cmn_device_free(c->workspace);
-    free(c->sum);
-    must(cudnnDestroyTensorDescriptor(c->x));
-    must(cudnnDestroyTensorDescriptor(c->y));
-    must(cudnnDestroyFilterDescriptor(c->w));
-    must(cudnnDestroyConvolutionDescriptor(c->how));
 }
 
 /* Result `to` of the other two operands, of which each product is added to where it belongs. */
-static void compute(struct convolution *c, int to, double (*factor)(double x))
+static double *computed(const struct convolution *c, int to, double (*factor)(double x))
 {
     const struct kind *s = &c->s;
-    int group = s->filters / s->groups, depth = s->c / s->groups, out = c->out;
+    int group = s->filters / s->groups, depth = s->c / s->groups, out = c->l.out_w;
+    double *sum = calloc(c->n[to], sizeof *sum);
 
-    free(c->sum);
-    c->sum = calloc(c->n[to], sizeof *c->sum);
     for (int i = 0; i < s->n * s->filters * out * out * depth * s->size * s->size; i++) {
         int b = i % s->size, a = i / s->size % s->size, k = i / s->size / s->size;
         int d = k % depth, column = k / depth % out, row = k / depth / out % out;
@@ -134,76 +128,55 @@ static void compute(struct convolution *c, int to, double (*factor)(double x))
             (size_t)(((image * s->filters + f) * out + row) * out + column)};
         int p = to == X ? W : X, q = to == Y ? W : Y;
         if (y >= 0 && y < s->h && x >= 0 && x < s->h) {
-            c->sum[at[to]] += factor((double)c->host[p][at[p]]) * factor((double)c->host[q][at[q]]);
+            sum[at[to]] += factor((double)c->host[p][at[p]]) * factor((double)c->host[q][at[q]]);
         }
     }
+    return sum;
 }
 
-static double as_it_is(double x)
+/* The result is that of these factors within `limit` of its size; the operand is as it was. */
+static void check(const struct convolution *c, int to, double (*factor)(double x), double limit)
 {
-    return x;
-}
-
-static cudnnStatus_t run(struct convolution *c, int to, const float *beta)
-{
-    void *x = c->device[X], *w = c->device[W], *y = c->device[Y];
-
-    if (to == Y) {
-        return cmn_convolution_forward(handle, &one, c->x, x, c->w, w, c->how,
-                                       CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
-                                       c->workspace, c->bytes, beta, c->y, y);
-    }
-    if (to == W) {
-        return cmn_convolution_backward_filter(handle, &one, c->x, x, c->y, y, c->how,
-                                               CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, c->workspace,
-                                               c->bytes, beta, c->w, w);
-    }
-    return cmn_convolution_backward_data(handle, &one, c->w, w, c->y, y, c->how,
-                                         CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, c->workspace, c->bytes,
-                                         beta, c->x, x);
-}
-
-/* The result is that of these factors within `limit` of its size; other operands are as they were. */
-static void check(struct convolution *c, int to, int adds, double limit)
-{
+    double *sum = computed(c, to, factor);
     float *found = calloc(c->n[to], sizeof *found);
 
-    for (int i = 0; i < OPERANDS; i++) {
-        float *seen = i == to ? found : calloc(c->n[i], sizeof *seen);
-        cmn_device_read(seen, c->device[i], c->n[i]);
-        CHECK_SAYING(i == to || !memcmp(seen, c->host[i], c->n[i] * sizeof *seen),
-                     "operand %d was changed", i);
-        free(i == to ? NULL : seen);
-    }
+    cmn_device_read(found, c->operand[to], c->n[to]);
+    CHECK_SAYING(!memcmp(found, c->host[to], c->n[to] * sizeof *found), "operand %d changed", to);
+    cmn_device_read(found, c->result[to], c->n[to]);
     for (size_t i = 0; i < c->n[to]; i++) {
-        double before = adds ? (double)c->host[to][i] : 0, is = (double)found[i] - before;
-        CHECK_SAYING(fabs(is - c->sum[i]) <= limit * fabs(c->sum[i]) + 1e-5,
-                     "result %d, number %zu: %.9g, and not %.9g", to, i, is, c->sum[i]);
-        CHECK_SAYING(adds || limit < 1e-3 || rounded(is) == is, "number %zu of %d: %.9g", i, to,
-                     is);
+        double is = (double)found[i] - (to == Y ? 0 : (double)c->host[to][i]);
+        CHECK_SAYING(fabs(is - sum[i]) <= limit * fabs(sum[i]) + 1e-5,
+                     "result %d, number %zu: %.9g, and not %.9g", to, i, is, sum[i]);
+        CHECK_SAYING(to != Y || factor != rounded || rounded(is) == is, "number %zu: %.9g", i, is);
     }
     free(found);
+    free(sum);
 }
 
 /* On a GPU of that compute capability: 7 has no TF32, to which 32 bits would be rounded. */
 static void begin(const char *capability)
 {
     setenv("FAKE_CAPABILITY", capability, 1);
+    gpu_index = 0;
     cudaSetDevice(0);
-    if (!handle) {
-        must(cudnnCreate(&handle));
-    }
     cmn_gpu_convolution_use_bf16();
 }
 
-static void try_one(const struct kind *s, int to, double (*factor)(double x), double limit)
+static void try_one(const struct kind *s, double (*factor)(double x), double limit)
 {
     struct convolution c;
 
     open_convolution(&c, s);
-    compute(&c, to, factor);
-    must(run(&c, to, to == Y ? &zero : &one));
-    check(&c, to, to != Y, limit);
+    forward_convolutional_layer_gpu(c.l, c.net);
+    check(&c, Y, factor, limit);
+    /* The second time there are other numbers where the first delta was. */
+    for (int turn = 0; turn < 2; turn++) {
+        backward_convolutional_layer_gpu(c.l, c.net);
+        check(&c, W, factor, limit);
+        check(&c, X, factor, limit);
+        c.host[Y][0] += 1;
+        write_late(&c);
+    }
     close_convolution(&c);
 }
 
@@ -212,33 +185,7 @@ GPU_TEST(rounds)
 {
     begin("8");
     for (int i = 0; i < KINDS; i++) {
-        for (int to = X; to < OPERANDS; to++) {
-            try_one(&kinds[i], to, rounded, 1.001 / 256);
-        }
-    }
-    cmn_gpu_convolution_close();
-}
-
-/* As Darknet's backward pass does: the delta is cast once, for both gradients. */
-GPU_TEST(both_gradients)
-{
-    begin("8");
-    for (int i = 0; i < KINDS; i++) {
-        struct convolution c;
-        open_convolution(&c, &kinds[i]);
-        must(run(&c, W, &one));
-        write_late(&c, W);
-        must(run(&c, X, &one));
-        compute(&c, X, rounded);
-        check(&c, X, 1, 1.001 / 256);
-        write_late(&c, X);
-        write_late(&c, Y); /* with the same numbers, but one */
-        c.host[Y][0] += 1;
-        write_late(&c, Y);
-        must(run(&c, X, &one));
-        compute(&c, X, rounded);
-        check(&c, X, 1, 1.001 / 256);
-        close_convolution(&c);
+        try_one(&kinds[i], rounded, 1.001 / 256);
     }
     cmn_gpu_convolution_close();
 }
@@ -263,9 +210,7 @@ GPU_TEST(falls_back)
         if (way[i].is_off) {
             cmn_gpu_convolution_close();
         }
-        for (int to = X; to < OPERANDS; to++) {
-            try_one(&kinds[1], to, way[i].factor, way[i].limit);
-        }
+        try_one(&kinds[1], way[i].factor, way[i].limit);
         cmn_gpu_convolution_close();
     }
     unsetenv("FAKE_GRAPHS");
@@ -283,14 +228,10 @@ GPU_TEST(rounds_factors)
     c.host[X][0] = 1 + 0x1.1p-8F;
     c.host[X][1] = -1;
     c.host[W][0] = c.host[W][1] = 1;
-    c.host[Y][0] = NAN;
-    for (int i = 0; i < OPERANDS; i++) {
-        write_late(&c, i);
-    }
-    must(run(&c, Y, &zero));
-    cmn_device_read(&y, c.device[Y], 1);
+    write_late(&c);
+    forward_convolutional_layer_gpu(c.l, c.net);
+    cmn_device_read(&y, c.result[Y], 1);
     CHECK_SAYING(y == 0x1p-7F, "%.9g", (double)y);
-    CHECK(run(&c, Y, &half) == CUDNN_STATUS_NOT_SUPPORTED);
     close_convolution(&c);
     cmn_gpu_convolution_close();
 }
@@ -303,13 +244,12 @@ GPU_TEST(room_grows)
     begin("8");
     for (int i = 0; i < KINDS; i++) {
         open_convolution(&c[i], &kinds[i]);
-        compute(&c[i], Y, rounded);
     }
     for (int i = 0; i < KINDS; i++) {
-        must(run(&c[i], Y, &zero));
+        forward_convolutional_layer_gpu(c[i].l, c[i].net);
     }
     for (int i = 0; i < KINDS; i++) {
-        check(&c[i], Y, 0, 1.001 / 256);
+        check(&c[i], Y, rounded, 1.001 / 256);
         close_convolution(&c[i]);
     }
     cmn_gpu_convolution_close();
@@ -323,8 +263,8 @@ GPU_TEST(memory_is_missing)
     begin("8");
     open_convolution(&c, &kinds[0]);
     fake.no_memory = 1;
-    assert_fatal(run(&c, Y, &zero), "cmn_mixed=bf16: ");
-    assert_fatal(run(&c, Y, &zero), "floats on the GPU");
+    assert_fatal(forward_convolutional_layer_gpu(c.l, c.net), "cmn_mixed=bf16: ");
+    assert_fatal(forward_convolutional_layer_gpu(c.l, c.net), "floats on the GPU");
     fake.no_memory = 0;
     close_convolution(&c);
     cmn_gpu_convolution_close();

@@ -222,53 +222,6 @@ static void *place_of(const void *device, const struct fake_tensor *t, const cha
     return fake_device(device, bytes_of(t), who);
 }
 
-cudnnStatus_t cudnnGetTensor4dDescriptor(const cudnnTensorDescriptor_t tensor,
-                                         cudnnDataType_t *type, int *n, int *c, int *h, int *w,
-                                         int *n_step, int *c_step, int *h_step, int *w_step)
-{
-    require(tensor, __func__);
-    *type = (cudnnDataType_t)tensor->type;
-    *n = tensor->n;
-    *c = tensor->c;
-    *h = tensor->h;
-    *w = *h_step = tensor->w;
-    *c_step = *h * *w;
-    *n_step = *c * *c_step;
-    *w_step = 1;
-    return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t cudnnGetFilter4dDescriptor(const cudnnFilterDescriptor_t filter,
-                                         cudnnDataType_t *type, cudnnTensorFormat_t *format, int *k,
-                                         int *c, int *h, int *w)
-{
-    int step[4];
-
-    *format = CUDNN_TENSOR_NCHW;
-    return cudnnGetTensor4dDescriptor(&filter->as, type, k, c, h, w, &step[0], &step[1], &step[2],
-                                      &step[3]);
-}
-
-cudnnStatus_t cudnnGetConvolution2dDescriptor(const cudnnConvolutionDescriptor_t convolution,
-                                              int *pad_h, int *pad_w, int *stride_h, int *stride_w,
-                                              int *dilation_h, int *dilation_w,
-                                              cudnnConvolutionMode_t *mode,
-                                              cudnnDataType_t *compute)
-{
-    const struct fake_convolution *c = convolution;
-
-    require(c, __func__);
-    *pad_h = c->pad_h;
-    *pad_w = c->pad_w;
-    *stride_h = c->stride_h;
-    *stride_w = c->stride_w;
-    *dilation_h = c->dilation_h;
-    *dilation_w = c->dilation_w;
-    *mode = CUDNN_CROSS_CORRELATION;
-    *compute = CUDNN_DATA_FLOAT;
-    return CUDNN_STATUS_SUCCESS;
-}
-
 struct algorithm {
     int algo, status, math;
     size_t memory;

@@ -79,17 +79,11 @@ const char *cudnnGetErrorString(cudnnStatus_t status);
 cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t *tensor);
 cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensor, cudnnTensorFormat_t format,
                                          cudnnDataType_t type, int n, int c, int h, int w);
-cudnnStatus_t cudnnGetTensor4dDescriptor(const cudnnTensorDescriptor_t tensor,
-                                         cudnnDataType_t *type, int *n, int *c, int *h, int *w,
-                                         int *n_step, int *c_step, int *h_step, int *w_step);
 cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t tensor);
 
 cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t *filter);
 cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filter, cudnnDataType_t type,
                                          cudnnTensorFormat_t format, int k, int c, int h, int w);
-cudnnStatus_t cudnnGetFilter4dDescriptor(const cudnnFilterDescriptor_t filter,
-                                         cudnnDataType_t *type, cudnnTensorFormat_t *format, int *k,
-                                         int *c, int *h, int *w);
 cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t filter);
 
 cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t *convolution);
@@ -97,11 +91,6 @@ cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t convo
                                               int pad_w, int stride_h, int stride_w, int dilation_h,
                                               int dilation_w, cudnnConvolutionMode_t mode,
                                               cudnnDataType_t compute);
-cudnnStatus_t cudnnGetConvolution2dDescriptor(const cudnnConvolutionDescriptor_t convolution,
-                                              int *pad_h, int *pad_w, int *stride_h, int *stride_w,
-                                              int *dilation_h, int *dilation_w,
-                                              cudnnConvolutionMode_t *mode,
-                                              cudnnDataType_t *compute);
 cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t convolution, int groups);
 cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t convolution,
                                           cudnnMathType_t math);
