@@ -153,10 +153,9 @@ static void check(const struct convolution *c, int to, double (*factor)(double x
     free(sum);
 }
 
-/* On a GPU of that compute capability: 7 has no TF32, to which 32 bits would be rounded. */
-static void begin(const char *capability)
+static void begin(void)
 {
-    setenv("FAKE_CAPABILITY", capability, 1);
+    setenv("FAKE_CAPABILITY", "8", 1);
     gpu_index = 0;
     cudaSetDevice(0);
     cmn_gpu_convolution_use_bf16();
@@ -183,7 +182,7 @@ static void try_one(const struct kind *s, double (*factor)(double x), double lim
 /* Each result is within half of a bf16's last bit; a few sums lie on its border. */
 GPU_TEST(rounds)
 {
-    begin("8");
+    begin();
     for (int i = 0; i < KINDS; i++) {
         try_one(&kinds[i], rounded, 1.001 / 256);
     }
@@ -194,19 +193,19 @@ GPU_TEST(rounds)
 GPU_TEST(falls_back)
 {
     static const struct {
-        const char *graphs, *capability;
+        const char *graphs;
         int is_off;
         double (*factor)(double x), limit;
     } way[] = {
-        {"FALLBACK", "8", 0, rounded, 1.001 / 256},
-        {"none", "7", 0, as_it_is, 1e-6},
-        {"", "7", 1, as_it_is, 1e-6},
+        {"FALLBACK", 0, rounded, 1.001 / 256},
+        {"none", 0, as_it_is, 1e-6},
+        {"", 1, as_it_is, 1e-6},
     };
 
     needs_the_stand_in();
     for (size_t i = 0; i < COUNT(way); i++) {
         setenv("FAKE_GRAPHS", way[i].graphs, 1);
-        begin(way[i].capability);
+        begin();
         if (way[i].is_off) {
             cmn_gpu_convolution_close();
         }
@@ -223,7 +222,7 @@ GPU_TEST(rounds_factors)
     struct convolution c;
     float y;
 
-    begin("8");
+    begin();
     open_convolution(&c, &small);
     c.host[X][0] = 1 + 0x1.1p-8F;
     c.host[X][1] = -1;
@@ -241,7 +240,7 @@ GPU_TEST(room_grows)
 {
     struct convolution c[KINDS];
 
-    begin("8");
+    begin();
     for (int i = 0; i < KINDS; i++) {
         open_convolution(&c[i], &kinds[i]);
     }
@@ -260,7 +259,7 @@ GPU_TEST(memory_is_missing)
     struct convolution c;
 
     needs_the_stand_in();
-    begin("8");
+    begin();
     open_convolution(&c, &kinds[0]);
     fake.no_memory = 1;
     assert_fatal(forward_convolutional_layer_gpu(c.l, c.net), "cmn_mixed=bf16: ");

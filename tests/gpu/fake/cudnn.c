@@ -276,7 +276,6 @@ struct convolution {
     float alpha, beta;
     void *operand[OPERANDS], *workspace;
     size_t needed;
-    int tf32;          /* factors are rounded */
     int channels_last; /* in memory */
 };
 
@@ -306,22 +305,12 @@ static float *reordered(float *x, const struct fake_tensor *t, int to_first)
     return to;
 }
 
-static int has_tf32(void)
+static int has_bf16(void)
 {
     struct cudaDeviceProp properties;
 
-    cudaGetDeviceProperties(&properties, fake_current("TF32"));
+    cudaGetDeviceProperties(&properties, fake_current("bf16"));
     return properties.major >= 8;
-}
-
-static void round_to_tf32(float *x, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, x + i, sizeof bits);
-        bits = (bits + 0x1000) & ~0x1fffU;
-        memcpy(x + i, &bits, sizeof bits);
-    }
 }
 
 /* to = alpha * result + beta * to, where beta = 0 reads nothing. */
@@ -397,9 +386,6 @@ static void run_convolution(void *arguments)
     for (int i = 0; i < OPERANDS; i++) {
         number[i] = floats(i == to ? NULL : c->operand[i], numbers_of(&of[i]), type);
         number[i] = c->channels_last ? reordered(number[i], &of[i], 1) : number[i];
-        if (c->tf32) {
-            round_to_tf32(number[i], numbers_of(&of[i]));
-        }
     }
     if (c->workspace) {
         memset(c->workspace, 0xff, c->needed);
@@ -461,7 +447,6 @@ static cudnnStatus_t convolve(enum operation operation, const char *who, cudnnHa
                  who, algo, it.math, it.memory, space ? bytes : 0);
     }
     c.needed = it.memory;
-    c.tf32 = p->of[X].type == CUDNN_DATA_FLOAT && it.math != CUDNN_FMA_MATH && has_tf32();
     return queue(&c, who, x, w, y, space, bytes);
 }
 
@@ -883,7 +868,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t it)
         const cudnnHandle_t *handle =
             attribute(it, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1);
         fake_require_device((*handle)->device, __func__);
-        if (proposal->proposal == NO_PLAN || !strcmp(which, "none") || !has_tf32()) {
+        if (proposal->proposal == NO_PLAN || !strcmp(which, "none") || !has_bf16()) {
             status = CUDNN_STATUS_NOT_SUPPORTED;
         }
     }
