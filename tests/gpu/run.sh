@@ -312,9 +312,9 @@ overlap() {
         read -ra by <<<"-cmn_communicator $name"
         keeps off-wide "$name, 2 ranks, without overlap" 2 wide "${by[@]}" -cmn_overlap off || continue
         CMN_DEBUG_BUCKET_MB=1 trains_as off-wide.weights 1e-5 "$name, 2 ranks, overlap on as off" 2 wide "${by[@]}" \
-            -cmn_overlap on -cmn_timeline out/trace.json
+            -cmn_overlap on -cmn_timeline trace.json
         echo "# the same bits: $(cmp -s off-wide.weights out/wide.weights && echo yes || echo no); its sums are in the trace:" \
-            "$(grep -qs '"exchange 0"' out/trace.json && echo yes || echo no)"
+            "$(grep -qs '"exchange 0"' trace.json && echo yes || echo no)"
         trains_as off-wide.weights 1e-5 "$name, 2 ranks, overlap by measuring" 2 wide "${by[@]}"
         grep '^cmn: overlap' log | sed 's/^/# /' || true
     done
@@ -421,17 +421,6 @@ training() {
     fi
 }
 
-# Trainings whose sums go through the host, as cmn_compress says, held against the CPU's.
-messages() {
-    local name by
-    sed 's/=64/=16/; s/^max_batches=.*/max_batches=10/' wide.cfg >small.cfg
-    for name in bf16 powersgd:2 powersgd; do
-        by=(-cmn_communicator flat -cmn_compress "$name")
-        keeps "cpu-$name" "$name on the CPU, by the GPU build" 2 small -nogpu "${by[@]}" || continue
-        trains_as "cpu-$name.weights" 1e-3 "$name, 2 ranks, flat, as on the CPU" 2 small "${by[@]}"
-    done
-}
-
 # What writes outside of its memory, or two threads at a time, in Darknet's kernels and in those of cmn.
 sanitizer() {
     local tool program
@@ -508,7 +497,7 @@ shape() {
 }
 
 # images/s of whole networks on one GPU: 10 steps to warm up, 20 that count; with convolutions in bf16, with products rounded to
-# TF32, and without either. Then how long sums take, and where the time of a step goes.
+# TF32, and without either. Then how long sums take.
 speed() {
     local row net batch side precision times keys command
     for row in ${GPU_TEST_SHAPES:-resnet50:64:224 yolov3:16:416 mnist_conv:100:28}; do
@@ -532,18 +521,13 @@ speed() {
         done
     done
     export NVIDIA_TF32_OVERRIDE=0
-    ! needs_nccl 'cmn bench, a trace' || exchange_speed
-}
-
-exchange_speed() {
+    needs_nccl 'cmn bench' || return 0
     if on 2 "$DARKNET" cmn bench -sizes "${GPU_TEST_SIZES:-1M,16M,64M}" -iters 5; then
         sed 's/^/# /' log
         report 'cmn bench' ok
     else
         report 'cmn bench' "$(grep -m 1 '^cmn\[' log || tail -n 1 log)" log
     fi
-    trains 'a trace of 2 ranks' 2 wide -cmn_communicator pure_nccl -cmn_overlap on -cmn_timeline trace.json || return 0
-    report "a trace of 2 ranks ($(grep -o '"exchange [0-9]*"' trace.json | sort -u | wc -l) parts)" ok
 }
 
 # Where the time of a micro-batch goes on the GPU: the kernels of 64 images of resnet50 in bf16, by Nsight Compute, about a step of
