@@ -74,8 +74,9 @@ static void try_way(const char *way)
     double off = 0, all = 0;
 
     with_adam = has(way, "adam");
-    skip_after =
-        has(way, "skip") && !with_adam ? 3 : 0; /* a side leaves no step of Darknet's out */
+    /* A step whose update is Darknet's own cannot be left out by a side: then the sums are only looked
+     * at before they are used. */
+    skip_after = has(way, "skip") && !with_adam ? 3 : 0;
     want = trained(place_of(way, 0), &there, &n);
     got = trained(place_of(way, 1), &here, &m);
     for (size_t i = 0; i < n && n == m; i++) {
