@@ -10,6 +10,8 @@ if [[ -z ${MPIEXEC:-} ]]; then
     [[ $(id -u) -ne 0 ]] || MPIEXEC+=' --allow-run-as-root'
 fi
 read -ra mpiexec <<<"$MPIEXEC"
+# Open MPI would read the rows of a loop that starts it, so that the loop ends after its first turn.
+[[ $MPIEXEC != *' --mca '* ]] || mpiexec+=(--stdin none)
 # As tests/tree.mk has it.
 cached=${XDG_CACHE_HOME:-$HOME/.cache}/darknet-cmn/alexeyab-59596d78
 [[ -n ${ALEXEYAB_TREE:-} || ! -d $cached/src ]] || ALEXEYAB_TREE=$cached

@@ -113,7 +113,7 @@ said_shares() {
     while IFS='|' read -r keys after; do
         # shellcheck disable=SC2086
         mlp_cfg batch=20 max_batches=6 learning_rate=.01 burn_in=3 power=2 policy=$keys >mlp.cfg
-        for way in 'per_rank none 1' 'global none 1' 'per_rank linear 2'; do
+        for way in 'per_rank off 1' 'global off 1' 'per_rank linear 2'; do
             read -r batch scale factor <<<"$way"
             # The others follow the same line of Darknet's: one of them has to do.
             [[ $way == *linear* || $keys == steps* ]] || continue
@@ -126,7 +126,7 @@ steps steps=4,6 scales=.5,.1|(i < 4 ? 1 : i < 6 ? .5 : .05)
 step step=4 scale=.1|(i < 4 ? 1 : .1)
 exp gamma=.9|.9 ^ i
 poly|(1 - i / 6) ^ 2
-sig gamma=.5 step=4|1 / (1 + exp(.5 * (i - 4)))
+sigmoid gamma=.5 step=4|1 / (1 + exp(.5 * (i - 4)))
 END
 }
 

@@ -110,11 +110,11 @@ by() {
     smooth_cfg subdivisions=2 >conv.cfg
     train_on 1 conv.cfg -cmn_batch global
     keep conv one
-    while read -r -u 3 ranks name; do
+    while read -r ranks name; do
         by "$name" train_on "$ranks" conv.cfg -cmn_batch global -cmn_verify 1
         keep conv many
         assert_close one.weights many.weights 1e-6
-    done 3< <(printf '%s\n' '3 hierarchical' '2 naive' '2 auto')
+    done < <(printf '%s\n' '3 hierarchical' '2 naive' '2 auto')
     grep -q 'communicator pure_nccl (auto: GPUs)' train.log
 }
 
@@ -233,14 +233,14 @@ wide_cfg() {
 
 @test "overlap and the size of buckets change no bit on GPUs" {
     wide_cfg >wide.cfg
-    while read -r -u 3 ranks mb name; do
+    while read -r ranks mb name; do
         by "$name" train_on "$ranks" wide.cfg -cmn_verify 1 -cmn_overlap off
         grep -q ', overlap off' train.log
         keep wide off
         CMN_DEBUG_BUCKET_MB=$mb by "$name" train_on "$ranks" wide.cfg -cmn_verify 1 -cmn_overlap on
         grep -q ', overlap on' train.log
         cmp off.weights out/wide.weights
-    done 3< <(printf '%s\n' '3 0.3 pure_nccl -cmn_compress bf16' '2 1.5 flat -cmn_compress powersgd')
+    done < <(printf '%s\n' '3 0.3 pure_nccl -cmn_compress bf16' '2 1.5 flat -cmn_compress powersgd')
     # Found out by measuring, in more steps than these.
     wide_cfg max_batches=40 >wide.cfg
     train_on 2 wide.cfg -cmn_overlap off

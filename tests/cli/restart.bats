@@ -476,6 +476,7 @@ END
     restarts 1 0 -hosts a:2,b:3 "${train[@]}"
     [[ $(wc -l <run.err) -eq 1 ]]
     grep -q '^cmn-run: b:3 cannot be used (no route to b): at the first start .* -wait SECONDS$' run.err
+    grep -Eq 'give-up +at the first start all machines must be there$' cmn-run.log
     # However many there are.
     many=$(printf 'a-machine-with-a-name-that-is-longer-than-others-%d:1,' {1..100})
     restarts 0 1 -hosts "${many%,}" "${train[@]}"

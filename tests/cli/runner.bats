@@ -84,3 +84,12 @@ ends() {
     [[ $ended -eq 130 ]]
     all_gone "$(<copy/pid)"
 }
+
+@test "a loop that starts jobs keeps its rows" {
+    rows=0
+    while read -r _; do
+        "${mpiexec[@]}" -n 2 true
+        rows=$((rows + 1))
+    done <<<$'a\nb'
+    [[ $rows -eq 2 ]]
+}
