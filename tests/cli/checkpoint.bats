@@ -365,6 +365,12 @@ as_large() {
     sed -i 's/^activation=relu/activation=leaky/' changed.cfg
     run_on 2 "${words[@]}" -cmn_report quiet
     grep -F 'the cfg has changed since the checkpoint: [connected] activation of layer 0 was relu, is leaky. If that is another training' train.log
+    # An average, and best weights, that the training did not have before.
+    sed -i 's/^max_batches=.*/max_batches=7/' changed.cfg
+    run_on 2 "${words[@]}" -cmn_validate 1 -cmn_ema .9
+    grep 'cmn_ema: the checkpoint has no average of the weights: it begins with its weights' train.log
+    assert_close "out/changed$FINAL.weights" out/changed_ema.weights .1
+    run -1 grep 'it was the best of this one' train.log
 }
 
 @test "keys that decide the weights, another order of the classes, and best weights that are gone" {
