@@ -2,7 +2,8 @@
 # mutate.sh [FOLDER|FILE]...: how much the tests see. It breaks one line of cmn/ and run/ (or of what is named) at a time, in a
 # copy, and runs the tests of that line's room, tests/unit/ROOM and tests/ranks/ROOM on 2 and 3 ranks, and then TIERS.
 #
-# Usage: make tests && nice tests/mutate.sh. N=30 lines are drawn with SEED=1, each as likely as any other; TIERS='' leaves the
+# Usage: make tests && nice tests/mutate.sh, best by a user who is not root: a broken program may put a file in the place of
+# /dev/null. N=30 lines are drawn with SEED=1, each as likely as any other; TIERS='' leaves the
 # command line out. For each of them it says what became of it:
 #
 #   killed      a test failed, or took four times as long as with unbroken code and 20 s more (a hang: "the limit of … s")
