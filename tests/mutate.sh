@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # mutate.sh [FOLDER|FILE]...: how much the tests see. It breaks one line of cmn/ and run/ (or of what is named) at a time, in a
-# copy, and runs the tests of that line's room, tests/unit/ROOM and tests/ranks/ROOM on 2 and 3 ranks, and then TIERS.
+# copy, and runs the tests of that line's room, tests/unit/ROOM, tests/ranks/ROOM on 2 and 3 ranks and tests/gpu/ROOM on 2, and
+# then TIERS.
 #
 # Usage: make tests && nice tests/mutate.sh, best by a user who is not root: a broken program may put a file in the place of
-# /dev/null. N=30 lines are drawn with SEED=1, each as likely as any other; TIERS='' leaves the
-# command line out. For each of them it says what became of it:
+# /dev/null. N=30 lines are drawn with SEED=1, each as likely as any other; TIERS='' leaves the command line out. For each of them
+# it says what became of it:
 #
 #   killed      a test failed, or took four times as long as with unbroken code and 20 s more (a hang: "the limit of … s")
 #   survived    no test noticed
-#   same        the compiler makes the same code of it, or reads the line for a GPU alone
-#   no compile  the compiler refuses it
+#   same        the compiler makes the same code of it, for the CPU and for the stand-in of GPUs
+#   no compile  the compiler refuses it, or warns, which tests/cli/make.bats refuses
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -100,7 +101,7 @@ draw() {
 # names FILE: sets tests to those of its room, as tests/run.sh calls them.
 names() {
     local room=${1#cmn/}
-    mapfile -t tests < <(cd tests && printf '%s\n' {unit,ranks}/"${room%%/*}"/*.c | sed '/\*/d; s/\.c$//; s/^ranks.*/&-2\n&-3/')
+    mapfile -t tests < <(cd tests && printf '%s\n' {unit,ranks,gpu}/"${room%%/*}"/*.c | sed '/\*/d; s/\.c$//; s/^ranks.*/&-2\n&-3/; s/^gpu.*/&-2/')
 }
 
 # built TARGET...: below build/cpu/ of the copy.
@@ -110,8 +111,16 @@ built_tests() {
     local -a programs=("${tests[@]/#/tests/}")
     built "${programs[@]%-[23]}" ${TIERS:+bin/darknet bin/cmn-run}
 }
-# code FILE: of the copy, compiled, without what debuggers read.
-code() { built "${1%.c}.o" && objcopy --strip-debug "$copy/build/cpu/${1%.c}.o" "$scratch/$2.o"; }
+# code FILE NAME: what is made of that file of the copy, without what debuggers read. There is no stand-in for run/.
+code() {
+    local object=${1%.c}.o
+    local -a objects=("$object")
+    [[ $1 != cmn/* ]] || objects+=("fake/$object")
+    built "${objects[@]}" && ! grep -q 'warning:' "$scratch/made" || return 1
+    for object in "${objects[@]}"; do
+        objcopy --strip-debug "$copy/build/cpu/$object" "$scratch/stripped.o" && cat "$scratch/stripped.o"
+    done >"$scratch/$2.o"
+}
 
 # passes NAME SECONDS: whether that test passes in the copy; `why` says what did not.
 passes() {
