@@ -427,7 +427,7 @@ void cmn_without_labels(const char *file);
 
 /* Local. AlexeyAB's load_weights() calls it with what it has not read of a file. `whole`: it has read
  * all layers. A file of more or fewer values than the network has ends an evaluation; a training is
- * told of more, since it may begin with the first layers alone. */
+ * told of more, since it may begin with weights of some layers. */
 void cmn_after_weights(const char *file, FILE *rest, int whole);
 
 /* Local. As fclose(); ends the job if what was written is not in the file. */
