@@ -88,6 +88,7 @@ ends() {
 @test "a loop that starts jobs keeps its rows" {
     rows=0
     while read -r _; do
+        # shellcheck disable=SC2154  # helpers.bash
         "${mpiexec[@]}" -n 2 true
         rows=$((rows + 1))
     done <<<$'a\nb'
