@@ -63,20 +63,28 @@ anchors() {
 }
 
 links() {
-    local page link path bad=0 count=0
+    local page link path i bad=0 at=() found=() paths=()
+    local -A headings=()
     while read -r page; do
         while read -r link; do
             [[ ! $link =~ ^[a-z]+: ]] || continue
-            count=$((count + 1)) path=$page
-            [[ $link == '#'* ]] || path=$(realpath -m --relative-to=. "$(dirname "$page")/${link%%#*}")
-            if [[ ! -e $path ]]; then
-                echo "$page: $link: $path is not there" && bad=1
-            elif [[ $link == *'#'* ]] && ! anchors "$path" | grep -qxF -- "${link#*#}"; then
-                echo "$page: $link: $path has no such heading" && bad=1
-            fi
+            at+=("$page") found+=("$link")
+            path=./$page
+            [[ $link == '#'* ]] || path=${path%/*}/${link%%#*}
+            paths+=("$path")
         done < <(prose "$page" | grep -oE '\]\([^) ]+|^\[[^]]+\]: *[^ ]+|(src|href)="[^"]+' | sed -E 's/^\]\(|^\[[^]]+\]: *|^(src|href)="//')
     done < <(pages "$@")
-    echo "$count links"
+    mapfile -t paths < <(realpath -m --relative-to=. -- "${paths[@]}")
+    for i in "${!found[@]}"; do
+        link=${found[i]} path=${paths[i]}
+        if [[ ! -e $path ]]; then
+            echo "${at[i]}: $link: $path is not there" && bad=1
+        elif [[ $link == *'#'* ]]; then
+            [[ -n ${headings[$path]:-} ]] || headings[$path]=$'\n'$(anchors "$path")$'\n'
+            [[ ${headings[$path]} == *$'\n'"${link#*#}"$'\n'* ]] || { echo "${at[i]}: $link: $path has no such heading" && bad=1; }
+        fi
+    done
+    echo "${#found[@]} links"
     return $bad
 }
 
@@ -85,13 +93,14 @@ links() {
 declare -A text=()
 blocks=()
 read_blocks() {
-    local page place
+    local page place line
     mkdir -p "$tmp/blocks"
     while read -r page; do
         while read -r place; do
             blocks+=("$place")
-            text[${place%% *}]=$tmp/blocks/${page//\//-}-$(cut -d : -f 2 <<<"${place%% *}")
-        done < <(awk -v page="$page" -v to="$tmp/blocks/$(tr / - <<<"$page")-" '
+            line=${place%% *}
+            text[$line]=$tmp/blocks/${page//\//-}-${line##*:}
+        done < <(awk -v page="$page" -v to="$tmp/blocks/${page//\//-}-" '
             /^ *```/ { inside = !inside; if (inside) { indent = match($0, /`/) - 1; file = to FNR; words = $0; sub(/^ *```+ */, "", words)
                 print page ":" FNR, words; printf "" >file } else close(file); next }
             inside { print substr($0, indent + 1) >file }' "$page")

@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034  # read by those who load it
 # What `make test` tells the tests, for those who start them without it.
 
-REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+REPO=$(cd "${BASH_SOURCE[0]%/*}/.." && pwd)
 : "${TREE:=pjreddie}" "${ALEXEYAB_BUILD=$(find "$REPO/build" -maxdepth 1 -name 'cpu-alexeyab*-gemm' -print -quit 2>/dev/null || true)}"
 if [[ $TREE == alexeyab ]]; then : "${BUILD:=$ALEXEYAB_BUILD}"; fi
 : "${BUILD:=$REPO/build/cpu}" "${DARKNET:=$BUILD/bin/darknet}" "${CC:=gcc}" "${SAN:=}" "${NP:=2}"
@@ -15,5 +15,7 @@ read -ra mpiexec <<<"$MPIEXEC"
 # As tests/tree.mk has it.
 cached=${XDG_CACHE_HOME:-$HOME/.cache}/darknet-cmn/alexeyab-59596d78
 [[ -n ${ALEXEYAB_TREE:-} || ! -d $cached/src ]] || ALEXEYAB_TREE=$cached
-# Open MPI would take ob1 here anyway. Its other ways look for adapters first, 0.2 s in each process (libpsm2).
+# Open MPI would take ob1 here anyway. Its other ways look for adapters first, 0.2 s in each process (libpsm2). A fifth of a job's start
+# is what PMIx keeps in shared memory for many more ranks, and plug-ins of hwloc that look for X servers.
+export PMIX_MCA_gds=${PMIX_MCA_gds:-hash} HWLOC_PLUGINS_PATH=${HWLOC_PLUGINS_PATH:-/none}
 export TREE ALEXEYAB_BUILD BUILD DARKNET CC SAN NP MPIEXEC ALEXEYAB_TREE=${ALEXEYAB_TREE:-} OMPI_MCA_pml=${OMPI_MCA_pml:-ob1}

@@ -31,10 +31,12 @@ tmp=$(mktemp -d "$BUILD/tests/tmp/run-XXXXXX")
 slow=$((${#SAN} ? 5 : 1))
 export CMN_TEST_TMP=$tmp COMPARE_WEIGHTS=$tmp/compare_weights BATS_TEST_TIMEOUT=$((600 * slow))
 "$CC" -std=c11 -O2 -Wall -Wextra -o "$COMPARE_WEIGHTS" tests/tools/compare_weights.c -lm
-# Open MPI 4 makes this folder where it is missing, and removes it when it is empty: of two jobs that begin at once there one
-# may fail. What lies in it keeps it.
-sessions=${TMPDIR:-/tmp}/ompi.$(uname -n).$(id -u)
-(umask 077 && mkdir -p "$sessions/tests-$$")
+# What jobs that were killed leave here would slow down each later mpiexec. Open MPI 4 makes the folder in it where it is missing,
+# and removes it when it is empty: of two jobs that begin at once there one may fail. What lies in it keeps it.
+sessions=$(mktemp -d "${TMPDIR:-/tmp}/mpi-XXXXXX")
+chmod 1777 "$sessions"
+(umask 077 && mkdir -p "$sessions/ompi.$(uname -n).$(id -u)/tests")
+export OMPI_MCA_orte_tmpdir_base=$sessions PRTE_MCA_prte_tmpdir_base=$sessions
 
 # When the machine last stood still, in seconds of this run.
 echo -1 >"$tmp/stalled"
@@ -42,7 +44,7 @@ while before=${EPOCHREALTIME/./} && sleep 0.5 && kill -0 $$ 2>/dev/null; do
     ((${EPOCHREALTIME/./} - before < 2500000)) || echo $SECONDS >"$tmp/stalled"
 done &
 # shellcheck disable=SC2064  # of this process
-trap "kill $! 2>/dev/null || true" EXIT
+trap "kill $! 2>/dev/null || true; rm -rf '$sessions'" EXIT
 
 queue=()
 # By process: name, lane, limit, begin, and folder below $tmp, which may have blanks. By name: why it runs again. By lane: how many.
@@ -200,6 +202,6 @@ for name in "${!again[@]}"; do again[$name]="$name: ${again[$name]}"; done
 ((${#failures[@]} == 0)) || printf '%s\n' '' 'Failed:' "${failures[@]/#/  }"
 ((failed == 0 || programs == 0)) || echo "What the tests wrote is in $tmp"
 ((failed && programs)) || rm -rf "$tmp"
-rmdir "$BUILD/tests/tmp" "$sessions/tests-$$" "$sessions" 2>/dev/null || true
+rmdir "$BUILD/tests/tmp" 2>/dev/null || true
 printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" ${#skips[@]}
 ((failed == 0))

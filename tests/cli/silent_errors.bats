@@ -380,7 +380,7 @@ END
         "$DARKNET" "${regressor[@]}" -cmn_graph out/net.dot >train.log 2>&1
     cat calls.* >calls
     # Open MPI keeps a folder and memory of its own below /tmp and /dev/shm; its UCX looks for one below /run/user.
-    grep -E 'O_CREAT|O_TMPFILE|creat\(|mkdir' calls | grep -vE '= -1 |/(tmp|shm)/(ompi\.|vader|sm_segment|prterun\.|openmpi|open_mpi|pmix)|/tmp/ompi|"/run/user/[0-9]+/ucx"' >made || true
+    grep -E 'O_CREAT|O_TMPFILE|creat\(|mkdir' calls | grep -vE '= -1 |/(tmp|shm)/(mpi-[^/]*/)?(ompi\.|vader|sm_segment|prterun\.|openmpi|open_mpi|pmix)|"/run/user/[0-9]+/ucx"' >made || true
     cat made
     # Aside, and the folder's lock: owner-only, and nobody's but ours (without a name, or O_EXCL); in place: the JSON log alone, and never
     # through a link.
