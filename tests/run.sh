@@ -29,7 +29,7 @@ mkdir -p "$BUILD/tests/tmp"
 tmp=$(mktemp -d "$BUILD/tests/tmp/run-XXXXXX")
 # A hang is found by these limits; they are no statement about speed.
 slow=$((${#SAN} ? 5 : 1))
-export CMN_TEST_TMP=$tmp COMPARE_WEIGHTS=$tmp/compare_weights BATS_TEST_TIMEOUT=$((600 * slow))
+export CMN_TEST_TMP=$tmp COMPARE_WEIGHTS=$tmp/compare_weights
 "$CC" -std=c11 -O2 -Wall -Wextra -o "$COMPARE_WEIGHTS" tests/tools/compare_weights.c -lm
 # What jobs that were killed leave here would slow down each later mpiexec. Open MPI 4 makes the folder in it where it is missing,
 # and removes it when it is empty: of two jobs that begin at once there one may fail. What lies in it keeps it.

@@ -4,9 +4,6 @@
 
 load helpers
 
-# The blocks of many documents are one test.
-[[ -z ${BATS_TEST_TIMEOUT:-} ]] || BATS_TEST_TIMEOUT=1800
-
 setup() {
     enter_folder
     cd "$REPO" || return 1

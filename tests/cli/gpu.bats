@@ -4,9 +4,6 @@
 
 # shellcheck disable=SC2154  # mpiexec: helpers.bash
 
-# Compiling for all generations of GPUs takes its time on a busy machine.
-export BATS_TEST_TIMEOUT=1400
-
 load helpers
 
 # What of cuDNN and NCCL is installed, as arguments of make.

@@ -97,11 +97,17 @@ conv_cfg() {
         '[maxpool]' 'size=2' 'stride=2' '[connected]' 'output=10' 'activation=linear' '[softmax]'
 }
 
+# start_of N: sets the array start to what starts `darknet` on N ranks. One rank needs no mpiexec, whose start takes more than its own.
+start_of() {
+    start=("${mpiexec[@]}" -n "$1" "$DARKNET")
+    [[ $1 -ne 1 ]] || start=(env OMPI_MCA_ess_singleton_isolated=1 "$DARKNET")
+}
+
 # darknet_on N ARGUMENTS...: `darknet` on N ranks, ended when it hangs.
 darknet_on() {
-    local n=$1
-    shift
-    timeout --kill-after=5 "$HANG_LIMIT" "${mpiexec[@]}" -n "$n" "$DARKNET" "$@"
+    local start
+    start_of "$1"
+    timeout --kill-after=5 "$HANG_LIMIT" "${start[@]}" "${@:2}"
 }
 
 # train_on N CFG ARGUMENTS...: trains with seed 7 and without validation, unless the arguments say otherwise.
@@ -241,9 +247,9 @@ fails_clearly() {
 
 # fails_clearly_on N PATTERN ARGUMENTS...: the same for `darknet` on N ranks.
 fails_clearly_on() {
-    local n=$1 pattern=$2
-    shift 2
-    fails_clearly "$pattern" "${mpiexec[@]}" -n "$n" "$DARKNET" "$@"
+    local start
+    start_of "$1"
+    fails_clearly "$2" "${start[@]}" "${@:3}"
 }
 
 # Prints the signal after which mpiexec leaves the ranks the time that they need to save: with Open MPI 4 it is SIGTERM, with

@@ -3,9 +3,6 @@
 
 load helpers
 
-# Ranks that wait never give way to others, which takes its time on a busy machine.
-export BATS_TEST_TIMEOUT=1400
-
 # What computes more than it calls MPI is left to Open MPI: it crosses keys and networks over the same communicators.
 tests_of_ranks() {
     (cd "$REPO/tests" && printf '%s\n' ranks/*/*.c) | sed 's/\.c$//' |
