@@ -9,7 +9,8 @@
 /* NAMED: differences that are described; WORD: bytes of each word in a description. */
 enum { NAMED = 3, WORD = 64 };
 
-/* A training may change these keys, and those that begin with cmn_, at any time. */
+/* A training may change these keys of [net], and those that begin with cmn_, at any time. Layers
+ * have keys of these names that mean something else. */
 static const char *const free_keys[] = {"max_batches", "policy", "learning_rate", "steps",
                                         "scales",      "step",   "scale",         "gamma",
                                         "power",       "burn_in"};
@@ -94,9 +95,9 @@ static const char *value_of(const struct section *s, const char *key, size_t n)
     return NULL;
 }
 
-static int is_free(const char *key, size_t n)
+static int is_free(const struct section *s, const char *key, size_t n)
 {
-    for (int i = 0; i < FREE_KEYS; i++) {
+    for (int i = 0; i < FREE_KEYS && s->number == 0; i++) {
         if (strlen(free_keys[i]) == n && !strncmp(free_keys[i], key, n)) {
             return 1;
         }
@@ -152,7 +153,7 @@ static void compare_keys(struct report *r, const struct section *a, const struct
     for (const char *p = a->body; p < a->end; p = next_line(p)) {
         size_t n = strcspn(p, "=\n");
         const char *mine, *other;
-        if (p[n] != '=' || is_free(p, n)) {
+        if (p[n] != '=' || is_free(a, p, n)) {
             continue;
         }
         mine = value_of(a, p, n);

@@ -18,6 +18,17 @@ TEST(none)
     assert_int_equal(cmn_cfg_changes("", "", text, sizeof text), 0);
 }
 
+/* [upsample] has a scale, and each layer a learning_rate, that is not the schedule's. */
+TEST(keys_of_layers)
+{
+    char text[300];
+
+    assert_int_equal(cmn_cfg_changes("[net]\nscale=1\n[upsample]\nscale=1\n",
+                                     "[net]\nscale=2\n[upsample]\nscale=2\n", text, sizeof text),
+                     1);
+    assert_string_equal(text, "[upsample] scale of layer 0 was 1, is 2");
+}
+
 TEST(some)
 {
     char text[300];
