@@ -312,6 +312,15 @@ static int compare_layout(const char *there, const char *here)
     return 0;
 }
 
+/* A training with cmn_exact has written what its arithmetic is. */
+static int compare_exact(const cJSON *there, const cJSON *here)
+{
+    int was = cmn_saved_text(there, "arithmetic")[0] != '\0';
+    int is = cmn_saved_text(here, "arithmetic")[0] != '\0';
+
+    return was == is ? 0 : refuse("its cmn_exact is", was ? "on" : "off", is ? "on" : "off");
+}
+
 static int compare_all(const struct cmn_checkpointing *c, const cJSON *there, const cJSON *here)
 {
     const struct cmn_options *o = &c->session->options;
@@ -323,11 +332,11 @@ static int compare_all(const struct cmn_checkpointing *c, const cJSON *there, co
         snprintf(what, sizeof what, "%s is", keys[i]);
         differs = compare(there, here, keys[i], what);
     }
-    return differs ||
+    return differs || compare_exact(there, here) ||
            (cmn_saved_text(there, "classes_hash")[0] &&
             compare(there, here, "classes_hash", "the hash of its labels file is")) ||
            compare(there, here, "momentum",
-                   "(cmn_lars, cmn_clip, cmn_nonfinite=skip, cmn_exact) its momentum is kept") ||
+                   "(cmn_lars, cmn_clip, cmn_nonfinite=skip) its momentum is kept") ||
            compare(there, here, "weights", "(cmn_communicator) its weights are") ||
            compare(there, here, "images",
                    o->batch == CMN_BATCH_GLOBAL ? "images of a step are"

@@ -99,6 +99,8 @@ sent() {
     train_on 2 mlp.cfg -cmn_exact on -cmn_checkpoint 2
     grep 'resumed from out/mlp-2.checkpoint' train.log
     cmp 1.weights "out/mlp$FINAL.weights"
+    fails_clearly_on 2 'mlp-4.checkpoint is of another training: its cmn_exact is on, and here off' classifier train small.data mlp.cfg -cmn \
+        -cmn_checkpoint 2
     train_on 1 mlp.cfg
     assert_close 1.weights "out/mlp$FINAL.weights" 1e-4
 }
