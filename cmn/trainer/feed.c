@@ -98,7 +98,9 @@ static struct cmn_share exact(int batch, int micro_batches, int rank, int ranks)
 
 /* With more ranks than micro-batches, each rank has one micro-batch with its part of the step's
  * images. For the rolling statistics it counts as all n micro-batches of the cfg:
- *     R' = k^n R + (1 - k^n) x */
+ *     R' = k^n R + (1 - k^n) x
+ * For layers that learn otherwise in the beginning, it counts as the one that its first image is
+ * in. */
 static struct cmn_share single_micro_batch(int batch, int micro_batches, int rank, int ranks)
 {
     int all = batch * micro_batches, offset = (int)((long)all * rank / ranks);
@@ -115,7 +117,8 @@ static struct cmn_share single_micro_batch(int batch, int micro_batches, int ran
         .step = all,
         .dealt = all,
         .offset = offset,
-        .seen_each = all,
+        .seen_before = offset / batch * batch,
+        .seen_each = batch,
         .before = {1, micro_batches - 1, -micro_batches},
         .after = {1, 0, micro_batches},
     };

@@ -51,7 +51,7 @@ static void check_step(int ranks, int batch, int n)
         for (int m = 0; m < s.micro_batches; m++) {
             assert_int_equal(cmn_feed_seen(&f, m), s.whole ? next + (m + 1) * batch
                                                    : ranks > n && !session.options.sync_bn
-                                                       ? all
+                                                       ? (next / batch + 1) * batch
                                                        : (m + 1) * batch);
         }
         next += s.local * s.micro_batches;
