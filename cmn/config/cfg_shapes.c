@@ -532,6 +532,9 @@ static void detection(struct cmn_cfg_walk *w)
     if (coords < 4) {
         FAULT(w, "coords", "coords=%.0f: a box has 4", coords);
     }
+    if (cmn_cfg_whole(w, "forced", 0) != 0 && n < 2) {
+        FAULT(w, "forced", "forced needs num=2 or more: small objects take a cell's second box");
+    }
     if (w->in.known && w->in.values != needs) {
         cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, NULL,
                      "[detection] needs %.0f values, side %.0f * %.0f * (num=%.0f * (coords=%.0f + "

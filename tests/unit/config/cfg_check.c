@@ -17,7 +17,7 @@ static const char *const nets[] = {
     "[net]\nheight=4\nwidth=4\nchannels=4\n[convolutional]\nfilters=25\n[yolo]\n",
     "[net]\nheight=4\nwidth=4\nchannels=4\n[convolutional]\nfilters=25\n[region]\n",
     "[net]\nheight=4\nwidth=4\nchannels=4\n[convolutional]\nfilters=52\n[iseg]\n",
-    "[net]\ninputs=6\n[connected]\noutput=294\n[detection]\ncoords=4\n",
+    "[net]\ninputs=6\n[connected]\noutput=539\n[detection]\ncoords=4\nnum=2\n",
 };
 
 /* What the check has told, a line each, without advice. */
@@ -237,6 +237,9 @@ static const struct {
      "x.cfg:6: groups=2 must divide the 3 channels before it and filters=4"},
     {NULL, CMN_NO_ANSWER, NET "[crop]\ncrop_height=9\ncrop_width=8\n[softmax]\n", NULL,
      "x.cfg:7: a crop of 8 x 9 pixels does not fit into 8 x 8"},
+    {NULL, CMN_NO_ANSWER,
+     "[net]\ninputs=6\n[connected]\noutput=294\n[detection]\ncoords=4\nforced=1\n", NULL,
+     "x.cfg:7: forced needs num=2 or more: small objects take a cell's second box"},
     {NULL, CMN_NO_ANSWER, NET "[maxpool]\n", NULL,
      "x.cfg:5: no layer of the network learns: end it with [softmax], [cost] or [yolo]"},
     {NULL, CMN_NO_ANSWER, NET "[connected]\noutput=16000000\n[softmax]\n", NULL,
