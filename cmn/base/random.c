@@ -73,5 +73,5 @@ unsigned long cmn_random_draw_seed(void)
     if (getrandom(&bits, sizeof bits, 0) != sizeof bits) {
         bits = (uint32_t)getpid() * UINT32_C(2654435761);
     }
-    return (bits & 0x7fffffff) | 1; /* A seed of 0 asks for a drawn one. */
+    return bits & 0x7fffffff;
 }

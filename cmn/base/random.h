@@ -38,7 +38,7 @@ enum cmn_random_purpose {
  * whenever and wherever it is named. */
 void cmn_random_named(enum cmn_random_purpose purpose, uint64_t number);
 
-/* Returns a seed from the operating system, 1 to 2^31 - 1. */
+/* Returns a seed from the operating system, 0 to 2^31 - 1. */
 unsigned long cmn_random_draw_seed(void);
 
 /* Returns 0 to 2^31 - 1 from the calling thread's stream, as rand() does with glibc. */

@@ -107,7 +107,7 @@ static const struct option table[] = {
      "where images and labels lie; shared: on every host; scatter: on rank 0's host, and the "
      "others get what they lack into cmn_cache_dir (classifiers and detectors)",
      0, NULL},
-    {data, "cmn_seed", NUMBER, "auto", "0 to 2147483647, or auto", 0, INT_MAX, AT(seed),
+    {data, "cmn_seed", NUMBER, "auto", "0 to 2147483647, or auto", -1, INT_MAX, AT(seed),
      "seed of order, augmentation and first weights; auto: rank 0 draws one and logs it", 1, NULL},
     {data, "cmn_cache_mb", NUMBER, "auto", "0 to 16777216 MiB, or auto", -1, 16777216, AT(cache_mb),
      "decoded images in memory that the ranks of a node share; auto: a quarter of its free memory; "

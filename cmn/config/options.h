@@ -61,7 +61,7 @@ struct cmn_options {
     long epochs;             /* 0: max_batches decides */
     long scatter;            /* enum cmn_scatter_mode */
     long data;               /* enum cmn_data_mode */
-    long seed;               /* 0: rank 0 draws one */
+    long seed;               /* -1: rank 0 draws one */
     long validate;           /* epochs between validations, 0: never */
     long patience;           /* validations in a row without a better one, 0: off */
     long report;             /* enum cmn_report_mode */

@@ -341,7 +341,7 @@ static int compare_all(const struct cmn_checkpointing *c, const cJSON *there, co
            compare(there, here, "images",
                    o->batch == CMN_BATCH_GLOBAL ? "images of a step are"
                                                 : "images of each rank in a step are") ||
-           (o->seed && compare(there, here, "seed", "its cmn_seed is"));
+           (o->seed >= 0 && compare(there, here, "seed", "its cmn_seed is"));
 }
 
 /* Reads what a description says into c->saved and c->by. Checks the ranges of all numbers: a right

@@ -139,7 +139,7 @@ void cmn_session_open(struct cmn_session *s)
 static void agree_on_seed(struct cmn_session *s)
 {
     s->seed = (unsigned long)s->options.seed;
-    if (s->seed == 0) {
+    if (s->options.seed < 0) {
         s->seed = cmn_random_draw_seed();
     }
     MPI_CALL(MPI_Bcast(&s->seed, 1, MPI_UNSIGNED_LONG, 0, s->topology.world));

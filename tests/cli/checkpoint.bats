@@ -71,7 +71,7 @@ trains_on() {
     trains_on 1 5 adam
     trains_on 2 5 bn
     trains_on 3 5 adam -cmn_communicator flat
-    trains_on 2 5 mlp -cmn_communicator naive -cmn_seed 0
+    trains_on 2 5 mlp -cmn_communicator naive -cmn_seed auto
     # Checkpoints change nothing, nor do saves and validations.
     trains_on 2 5 bn -cmn_validate 1
     mv whole.weights with.weights

@@ -190,12 +190,15 @@ augmented_cfg() {
     trained seven 2 mlp.cfg
     train_on 2 mlp.cfg -cmn_seed 8
     run -1 cmp seven.weights "out/mlp$FINAL.weights"
-    trained drawn 2 mlp.cfg -cmn_seed 0
+    trained zero 2 mlp.cfg -cmn_seed 0
+    train_on 2 mlp.cfg -cmn_seed 0
+    cmp zero.weights "out/mlp$FINAL.weights"
+    trained drawn 2 mlp.cfg -cmn_seed auto
     seed=$(sed -n 's/.*seed \([0-9]*\).*/\1/p' train.log | sed -n 1p)
     [[ $seed -gt 0 ]]
     train_on 2 mlp.cfg -cmn_seed "$seed"
     cmp drawn.weights "out/mlp$FINAL.weights"
-    train_on 2 mlp.cfg -cmn_seed 0
+    train_on 2 mlp.cfg -cmn_seed auto
     run -1 cmp drawn.weights "out/mlp$FINAL.weights"
 }
 

@@ -37,7 +37,7 @@ static const struct key keys[] = {
     {"cmn_epochs", "off", "3", "3", {"", "-1", "1000001", "x", "1.5", "99999999999999999999"}},
     {"cmn_scatter", "global", "none", "none", {"", "glob", "Global", "shards"}},
     {"cmn_data", "shared", "scatter", "scatter", {"", "local", "owners"}},
-    {"cmn_seed", "auto", "2147483647", "2147483647", {"", "-1", "2147483648", "0x7", "7 "}},
+    {"cmn_seed", "auto", "2147483647", "2147483647", {"", "-2", "2147483648", "0x7", "7 "}},
     {"cmn_validate", "1", "off", "off", {"", "-1", "yes", "1000001"}},
     {"cmn_patience", "off", "3", "3", {"", "-1", "1.5", "1000001"}},
     {"cmn_report", "table", "quiet", "quiet", {"", "loud", "tables"}},
@@ -228,7 +228,7 @@ TEST(other_spellings)
         {"cmn_local_steps", "1", "cmn_local_steps", "off"},
         {"cmn_lars", "0", "cmn_lars", "off"},
         {"cmn_clip", "0", "cmn_clip", "off"},
-        {"cmn_seed", "0", "cmn_seed", "auto"},
+        {"cmn_seed", "-1", "cmn_seed", "auto"},
         {"cmn_cache_mb", "-1", "cmn_cache_mb", "auto"},
         {"cmn_chart", "", "cmn_chart", ""},
     };
