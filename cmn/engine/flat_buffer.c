@@ -44,9 +44,9 @@ void cmn_gradients_open(struct cmn_gradients *g, struct cmn_net *net,
     g->ops = g->on_gpu ? &cmn_flat_buffer_gpu : &cmn_flat_buffer_cpu;
     g->span = cmn_calloc((size_t)g->tensors, sizeof *g->span);
     g->tensor_of = cmn_calloc((size_t)g->tensors, sizeof *g->tensor_of);
-    g->scale = cmn_calloc((size_t)g->tensors, sizeof *g->scale);
-    g->rate = cmn_calloc((size_t)g->tensors, sizeof *g->rate);
-    g->decay = cmn_calloc((size_t)g->tensors, sizeof *g->decay);
+    g->scale = cmn_calloc(3 * (size_t)g->tensors, sizeof *g->scale);
+    g->rate = g->scale + g->tensors;
+    g->decay = g->rate + g->tensors;
     fill(g, memory ? memory : &own);
 }
 
@@ -59,8 +59,6 @@ void cmn_gradients_close(struct cmn_gradients *g)
     free(g->span);
     free(g->tensor_of);
     free(g->scale);
-    free(g->rate);
-    free(g->decay);
     *g = (struct cmn_gradients){0};
 }
 

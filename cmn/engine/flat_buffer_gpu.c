@@ -29,16 +29,15 @@ struct cmn_flat_buffer_gpu {
     float *bad;
     /* Floats at the begin of the flat buffer that were checked since the last ask_gpu(). */
     size_t checked;
-    /* For each gradient: CMN_KERNEL_PARTS sums of 8 bytes each. */
-    void *part;
-    /* The scales of all gradients, then their rates, decays and limits. */
+    /* A sum of 8 bytes for each gradient, and room for those of its parts. */
+    void *sum;
+    /* g->scale, g->rate and g->decay, then the limits. */
     float *table;
-    float *host_table;
     /* Adam's moments, with the layout of the flat buffer; NULL: there are none. */
     float *m, *v;
-    void *host_part;
-    /* `marks` carries `bad` to the host, `rates` carries `table` to the GPU. */
-    struct cmn_device_mail *metrics, *marks, *rates;
+    void *stream; /* beside all other work */
+    /* `marks` and `found` carry `bad` to the host, `rates` carries `table` to the GPU. */
+    struct cmn_device_mail sent, fetched, marks, found, rates;
 };
 
 static void require(int result)
@@ -69,12 +68,13 @@ static float *host_memory_gpu(size_t floats)
 
 static void send_gpu(struct cmn_gradients *g, float *to, const float *metrics)
 {
-    cmn_device_mail_send(g->gpu->metrics, to, metrics, CMN_METRICS);
+    cmn_device_mail_send(&g->gpu->sent, to, metrics, CMN_METRICS);
 }
 
 static void fetch_gpu(struct cmn_gradients *g, float *metrics, const float *from)
 {
-    cmn_device_mail_fetch(g->gpu->metrics, metrics, from, CMN_METRICS);
+    cmn_device_mail_ask(&g->gpu->fetched, g->gpu->stream, from, CMN_METRICS);
+    memcpy(metrics, cmn_device_mail_answer(&g->gpu->fetched), CMN_METRICS * sizeof *metrics);
 }
 
 /* ---- the flat buffer ---- */
@@ -163,35 +163,38 @@ static void move_moments(struct cmn_gradients *g)
 static void ready_gpu(struct cmn_gradients *g)
 {
     struct cmn_flat_buffer_gpu *d = g->gpu = cmn_calloc(1, sizeof *g->gpu);
-    size_t tensors = (size_t)g->exchange.tensors, parts = tensors * CMN_KERNEL_PARTS;
+    size_t tensors = (size_t)g->exchange.tensors, rates = 3 * (size_t)g->tensors;
     size_t *place = cmn_calloc(2 * tensors + 1, sizeof *place);
+    float *table = cmn_calloc(rates + tensors + 1, sizeof *table);
 
     if (tensors > USHRT_MAX) {
         cmn_fatal("gradients: %zu tensors, and at most %d on a GPU", tensors, USHRT_MAX);
     }
     number_units(g);
     move_moments(g);
-    d->host_table = host_memory_gpu(4 * tensors + 1);
     for (size_t i = 0; i < tensors; i++) {
         const struct cmn_tensor *t = &g->tensor[g->tensor_of[i]];
         place[i] = (size_t)(g->span[i].data - g->flat);
         place[tensors + i] = t->n;
-        d->host_table[3 * tensors + i] = t->limit ? *t->limit : 0;
+        table[rates + i] = t->limit ? *t->limit : 0;
     }
     d->at = on_gpu(place, (2 * tensors + 1) * sizeof *place);
     d->n = d->at + tensors;
-    d->table = on_gpu(d->host_table, (4 * tensors + 1) * sizeof *d->table);
+    d->table = on_gpu(table, (rates + tensors + 1) * sizeof *table);
     d->of.scale = d->table;
-    d->of.rate = d->table + tensors;
-    d->of.decay = d->table + 2 * tensors;
-    d->of.limit = d->table + 3 * tensors;
+    d->of.rate = d->table + g->tensors;
+    d->of.decay = d->of.rate + g->tensors;
+    d->of.limit = d->table + rates;
     d->bad = memory_gpu(tensors + 1);
-    d->part = memory_gpu(2 * parts + 1);
-    d->host_part = host_memory_gpu(2 * parts + 1);
-    d->metrics = cmn_device_mail_open(CMN_METRICS);
-    d->marks = cmn_device_mail_open(tensors + 1);
-    d->rates = cmn_device_mail_open(3 * tensors + 1);
+    d->sum = memory_gpu(2 * tensors * (1 + CMN_KERNEL_PARTS) + 1);
+    d->stream = cmn_device_stream_open();
+    cmn_device_mail_room(&d->sent, CMN_METRICS);
+    cmn_device_mail_room(&d->fetched, CMN_METRICS);
+    cmn_device_mail_room(&d->marks, tensors + 1);
+    cmn_device_mail_room(&d->found, tensors + 1);
+    cmn_device_mail_room(&d->rates, rates + 1);
     cmn_kernel_load();
+    free(table);
     free(place);
 }
 
@@ -219,21 +222,33 @@ static void close_gpu(struct cmn_gradients *g)
         cmn_device_free(d->m);
         cmn_device_free(d->v);
         cmn_device_free(d->bad);
-        cmn_device_free(d->part);
-        cmn_device_host_free(d->host_table);
-        cmn_device_host_free(d->host_part);
-        cmn_device_mail_close(d->metrics);
-        cmn_device_mail_close(d->marks);
-        cmn_device_mail_close(d->rates);
+        cmn_device_free(d->sum);
+        cmn_device_stream_close(d->stream);
+        cmn_device_mail_close(&d->sent);
+        cmn_device_mail_close(&d->fetched);
+        cmn_device_mail_close(&d->marks);
+        cmn_device_mail_close(&d->found);
+        cmn_device_mail_close(&d->rates);
     }
     free(d);
 }
 
 /* ---- looking at all tensors ---- */
 
-/* Returns the tensor of the first gradient that a kernel marked, or -1. */
-static int first_bad(const struct cmn_gradients *g, const float *bad)
+/* Asks which gradients a kernel marked, and removes the marks. */
+static void ask_marks(const struct cmn_gradients *g, struct cmn_device_mail *mail)
 {
+    size_t n = (size_t)g->exchange.tensors;
+
+    cmn_device_mail_ask(mail, cmn_device_stream(), g->gpu->bad, n);
+    cmn_device_zero(g->gpu->bad, n);
+}
+
+/* Returns the tensor of the first gradient that was marked, or -1. */
+static int first_marked(const struct cmn_gradients *g, struct cmn_device_mail *mail)
+{
+    const float *bad = cmn_device_mail_answer(mail);
+
     for (int i = 0; i < g->exchange.tensors; i++) {
         if (bad[i] != 0) {
             return g->tensor_of[i];
@@ -245,51 +260,30 @@ static int first_bad(const struct cmn_gradients *g, const float *bad)
 static int nonfinite_gpu(const struct cmn_gradients *g, const float *block)
 {
     struct cmn_flat_buffer_gpu *d = g->gpu;
-    size_t n = (size_t)g->exchange.tensors;
 
     cmn_kernel_nonfinite(d->bad, d->of.tensor, block, 0, g->exchange.block.n);
-    cmn_device_read(d->host_part, d->bad, n);
-    cmn_device_zero(d->bad, n);
-    return first_bad(g, d->host_part);
+    ask_marks(g, &d->found);
+    return first_marked(g, &d->found);
 }
 
 /* ---- an update ---- */
 
-/* Copies the parts of each tensor's sum to d->host_part. */
-static void read_parts(const struct cmn_gradients *g)
-{
-    cmn_device_read(g->gpu->host_part, g->gpu->part,
-                    2 * (size_t)g->exchange.tensors * CMN_KERNEL_PARTS);
-}
-
 static void squares_gpu(struct cmn_gradients *g, const float *block, double *sum)
 {
     struct cmn_flat_buffer_gpu *d = g->gpu;
-    const double *part = d->host_part;
 
-    cmn_kernel_squares(d->part, block, d->at, d->n, g->exchange.tensors);
-    read_parts(g);
-    for (int i = 0; i < g->exchange.tensors; i++) {
-        sum[i] = 0;
-        for (int p = 0; p < CMN_KERNEL_PARTS; p++) {
-            sum[i] += *part++;
-        }
-    }
+    cmn_kernel_squares(d->sum, block, d->at, d->n, (size_t)g->exchange.tensors);
+    cmn_device_read((float *)sum, d->sum, 2 * (size_t)g->exchange.tensors);
 }
 
-/* Sends the table to the GPU if it has changed. */
+/* Sends the table to the GPU if it is not what was sent last. */
 static void send_table(struct cmn_gradients *g)
 {
     struct cmn_flat_buffer_gpu *d = g->gpu;
-    size_t n = (size_t)g->exchange.tensors, bytes = n * sizeof(float);
-    float *to = d->host_table;
+    size_t n = 3 * (size_t)g->tensors;
 
-    if (memcmp(to, g->scale, bytes) || memcmp(to + n, g->rate, bytes) ||
-        memcmp(to + 2 * n, g->decay, bytes)) {
-        memcpy(to, g->scale, bytes);
-        memcpy(to + n, g->rate, bytes);
-        memcpy(to + 2 * n, g->decay, bytes);
-        cmn_device_mail_send(d->rates, d->table, to, 3 * n);
+    if (memcmp(d->rates.locked, g->scale, n * sizeof *g->scale)) {
+        cmn_device_mail_send(&d->rates, d->table, g->scale, n);
     }
 }
 
@@ -343,27 +337,20 @@ static void check_gpu(struct cmn_gradients *g, size_t upto)
 static void ask_gpu(struct cmn_gradients *g)
 {
     g->gpu->checked = 0;
-    cmn_device_mail_ask(g->gpu->marks, g->gpu->bad, (size_t)g->exchange.tensors);
+    ask_marks(g, &g->gpu->marks);
 }
 
 static int answer_gpu(struct cmn_gradients *g)
 {
-    return first_bad(g, cmn_device_mail_answer(g->gpu->marks));
+    return first_marked(g, &g->gpu->marks);
 }
 
 static int hash_gpu(const struct cmn_gradients *g, uint64_t *hash)
 {
     struct cmn_flat_buffer_gpu *d = g->gpu;
-    const unsigned long long *part = d->host_part;
 
-    cmn_kernel_hash(d->part, g->exchange.weights, d->at, d->n, g->exchange.tensors);
-    read_parts(g);
-    for (int i = 0; i < g->exchange.tensors; i++) {
-        hash[i] = 0;
-        for (int p = 0; p < CMN_KERNEL_PARTS; p++) {
-            hash[i] += *part++;
-        }
-    }
+    cmn_kernel_hash(d->sum, g->exchange.weights, d->at, d->n, (size_t)g->exchange.tensors);
+    cmn_device_read((float *)hash, d->sum, 2 * (size_t)g->exchange.tensors);
     return nonfinite_gpu(g, g->exchange.weights);
 }
 

@@ -27,8 +27,9 @@ struct place {
 };
 
 struct question {
-    float *locked, *host, *sum;
-    size_t room, n;
+    struct cmn_device_mail mail;
+    float *host, *sum;
+    size_t n;
 };
 
 static struct {
@@ -41,7 +42,6 @@ static struct {
     size_t numbers, taken;
     struct question question[QUESTIONS];
     int questions;
-    void *answered; /* event */
 } batch;
 
 /* Protects the states and numbers of the places. A thread fills a place without holding it. */
@@ -140,9 +140,8 @@ void cmn_gpu_batch_close(void)
             cmn_device_event_close(batch.place[i].used);
         }
         for (int i = 0; i < QUESTIONS; i++) {
-            cmn_device_host_free(batch.question[i].locked);
+            cmn_device_mail_close(&batch.question[i].mail);
         }
-        cmn_device_event_close(batch.answered);
         cmn_device_stream_close(batch.stream);
         /* Numbers continue, so that a batch of the last network is never taken for one of the
          * next. */
@@ -159,8 +158,7 @@ void cmn_gpu_batch_close(void)
 static void send(struct place *p)
 {
     if (p->used) {
-        cmn_device_need(cudaStreamWaitEvent((cudaStream_t)batch.stream, (cudaEvent_t)p->used, 0),
-                        "cudaStreamWaitEvent");
+        cmn_device_after(batch.stream, p->used);
     }
     cmn_device_copy_beside(batch.stream, p->input, p->locked, batch.inputs, 0, &p->sent);
     if (batch.truths) {
@@ -212,8 +210,7 @@ int cmn_gpu_batch_send(struct network *net, struct cmn_host_floats input,
         pthread_mutex_lock(&lock);
     }
     cmn_device_record(&batch.computes->used, cmn_device_stream());
-    cmn_device_need(cudaStreamWaitEvent(cudaStreamLegacy, (cudaEvent_t)p->sent, 0),
-                    "cudaStreamWaitEvent");
+    cmn_device_after(cmn_device_stream(), p->sent);
     batch.computes->is = FREE;
     batch.computes = p;
     p->is = COMPUTES;
@@ -287,18 +284,12 @@ int cmn_gpu_batch_ask(const float *device, float *host, size_t n, float *sum)
     if (!batch.stream || batch.questions == QUESTIONS) {
         return 0;
     }
-    if (q->room < n) {
-        cmn_device_host_free(q->locked);
-        if (cmn_device_host_memory(&q->locked, n)) {
-            cmn_fatal_reason();
-        }
-        q->room = n;
-    }
+    cmn_device_mail_room(&q->mail, n);
     q->host = host;
     q->sum = sum;
     q->n = n;
     batch.questions++;
-    cmn_device_copy_beside(cmn_device_stream(), q->locked, device, n, 1, &batch.answered);
+    cmn_device_mail_ask(&q->mail, cmn_device_stream(), device, n);
     return 1;
 }
 
@@ -308,10 +299,10 @@ void cmn_gpu_batch_answer(struct network *net)
         return;
     }
     cmn_status_compute("forward on the GPU");
-    cmn_device_await(batch.answered);
+    cmn_device_await(batch.question[batch.questions - 1].mail.arrived); /* and so have the others */
     for (int i = 0; i < batch.questions; i++) {
         const struct question *q = &batch.question[i];
-        memcpy(q->host, q->locked, q->n * sizeof *q->host);
+        memcpy(q->host, q->mail.locked, q->n * sizeof *q->host);
         if (q->sum) {
             *q->sum = sum_array(q->host, (int)q->n);
         }

@@ -88,8 +88,8 @@ struct cmn_gradients {
     float *metrics;        /* CMN_METRICS floats */
     struct cmn_span *span; /* the gradients, unpadded */
     int *tensor_of;        /* for each gradient: its index in `tensor` */
-    /* For each gradient, set for one update. The update takes scale times the sum; scale is 1
-     * except with LARS. */
+    /* For each gradient, set for one update; one block. The update takes scale times the sum; scale
+     * is 1 except with LARS. */
     float *scale, *rate, *decay;
     float *host_weights;             /* on a GPU: page-locked, with the layout of the flat buffer */
     struct cmn_flat_buffer_gpu *gpu; /* further state on a GPU; NULL on the CPU */

@@ -233,8 +233,11 @@ void cmn_device_zero(float *device, size_t n)
 void *cmn_device_stream_open(void)
 {
     cudaStream_t stream = NULL;
+    int least, greatest;
 
-    cmn_device_need(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    cmn_device_need(cudaDeviceGetStreamPriorityRange(&least, &greatest), "priorities of streams");
+    cmn_device_need(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest),
+                    "cudaStreamCreate");
     return stream;
 }
 
@@ -245,12 +248,31 @@ void cmn_device_stream_close(void *stream)
     }
 }
 
+static void *event_open(unsigned flags)
+{
+    cudaEvent_t event = NULL;
+
+    cmn_device_need(cudaEventCreateWithFlags(&event, flags), "cudaEventCreate");
+    return event;
+}
+
+void *cmn_device_timer(void)
+{
+    return event_open(cudaEventDefault);
+}
+
+double cmn_device_seconds(void *from, void *to)
+{
+    float ms;
+
+    cmn_device_need(cudaEventElapsedTime(&ms, (cudaEvent_t)from, (cudaEvent_t)to),
+                    "cudaEventElapsedTime");
+    return 1e-3 * (double)ms;
+}
+
 void cmn_device_record(void **event, void *stream)
 {
-    if (!*event) {
-        cmn_device_need(cudaEventCreateWithFlags((cudaEvent_t *)event, cudaEventDisableTiming),
-                        "cudaEventCreate");
-    }
+    *event = *event ? *event : event_open(cudaEventDisableTiming);
     cmn_device_need(cudaEventRecord((cudaEvent_t)*event, (cudaStream_t)stream), "cudaEventRecord");
 }
 
@@ -261,7 +283,7 @@ void cmn_device_event_close(void *event)
     }
 }
 
-int cmn_device_reached(void *event)
+int cmn_device_query(void *event)
 {
     cudaError_t code = cudaEventQuery((cudaEvent_t)event);
 
@@ -269,8 +291,17 @@ int cmn_device_reached(void *event)
         cudaGetLastError();
         return 0;
     }
-    cmn_device_need(code, "cudaEventQuery");
-    return 1;
+    return cmn_device_check(code, "cudaEventQuery") ? -1 : 1;
+}
+
+int cmn_device_reached(void *event)
+{
+    int is = cmn_device_query(event);
+
+    if (is < 0) {
+        cmn_fatal_reason();
+    }
+    return is;
 }
 
 void cmn_device_await(void *event)
@@ -294,13 +325,18 @@ void cmn_device_wait(void (*work)(void *self), void *self)
     cmn_device_event_close(event);
 }
 
+void cmn_device_after(void *stream, void *event)
+{
+    cmn_device_need(cudaStreamWaitEvent((cudaStream_t)stream, (cudaEvent_t)event, 0),
+                    "cudaStreamWaitEvent");
+}
+
 void cmn_device_follow(void *stream, void *other)
 {
     void *event = NULL;
 
     cmn_device_record(&event, other);
-    cmn_device_need(cudaStreamWaitEvent((cudaStream_t)stream, (cudaEvent_t)event, 0),
-                    "cudaStreamWaitEvent");
+    cmn_device_after(stream, event);
     cmn_device_event_close(event); /* The stream still waits for it. */
 }
 
@@ -316,69 +352,40 @@ void cmn_device_copy_beside(void *stream, float *to, const float *from, size_t n
 
 /* ---- mails ---- */
 
-struct cmn_device_mail {
-    float *locked; /* floats that are sent, followed by floats that are received */
-    size_t floats; /* floats of each of the two */
-    /* Events, reached when the copy has ended; NULL before the first one. */
-    void *sent, *answered, *fetched;
-};
-
-/* All mails fetch on this stream, beside all other work. */
-static void *fetch_stream;
-static int mails;
-
-struct cmn_device_mail *cmn_device_mail_open(size_t floats)
+void cmn_device_mail_room(struct cmn_device_mail *m, size_t floats)
 {
-    struct cmn_device_mail *m = cmn_calloc(1, sizeof *m);
-
-    fetch_stream = mails++ ? fetch_stream : cmn_device_stream_open();
-    m->floats = floats;
-    if (cmn_device_host_memory(&m->locked, 2 * floats)) {
-        cmn_fatal_reason();
+    if (m->room < floats) {
+        cmn_device_host_free(m->locked);
+        if (cmn_device_host_memory(&m->locked, floats)) {
+            cmn_fatal_reason();
+        }
+        m->room = floats;
     }
-    return m;
 }
 
 void cmn_device_mail_close(struct cmn_device_mail *m)
 {
-    if (m) {
-        cmn_device_event_close(m->sent);
-        cmn_device_event_close(m->answered);
-        cmn_device_event_close(m->fetched);
-        cmn_device_host_free(m->locked);
-        free(m);
-        if (!--mails) {
-            cmn_device_stream_close(fetch_stream);
-        }
-    }
+    cmn_device_host_free(m->locked);
+    cmn_device_event_close(m->arrived);
+    *m = (struct cmn_device_mail){0};
 }
 
 void cmn_device_mail_send(struct cmn_device_mail *m, float *device, const float *host, size_t n)
 {
-    cmn_device_await(m->sent);
+    cmn_device_await(m->arrived);
     memcpy(m->locked, host, n * sizeof *host);
-    cmn_device_copy_beside(cudaStreamLegacy, device, m->locked, n, 0, &m->sent);
+    cmn_device_copy_beside(cudaStreamLegacy, device, m->locked, n, 0, &m->arrived);
 }
 
-void cmn_device_mail_fetch(struct cmn_device_mail *m, float *host, const float *device, size_t n)
+void cmn_device_mail_ask(struct cmn_device_mail *m, void *stream, const float *device, size_t n)
 {
-    float *locked = m->locked + m->floats;
-
-    cmn_device_copy_beside(fetch_stream, locked, device, n, 1, &m->fetched);
-    cmn_device_await(m->fetched);
-    memcpy(host, locked, n * sizeof *host);
-}
-
-void cmn_device_mail_ask(struct cmn_device_mail *m, float *device, size_t n)
-{
-    cmn_device_copy_beside(cudaStreamLegacy, m->locked + m->floats, device, n, 1, &m->answered);
-    cmn_device_zero(device, n);
+    cmn_device_copy_beside(stream, m->locked, device, n, 1, &m->arrived);
 }
 
 const float *cmn_device_mail_answer(struct cmn_device_mail *m)
 {
-    cmn_device_await(m->answered);
-    return m->locked + m->floats;
+    cmn_device_await(m->arrived);
+    return m->locked;
 }
 
 /* ---- whether ranks share a GPU ---- */

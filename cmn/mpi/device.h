@@ -67,8 +67,8 @@ void cmn_device_read(float *host, const float *device, size_t n);
 void cmn_device_copy(float *device, const float *from_device, size_t n);
 void cmn_device_zero(float *device, size_t n);
 
-/* Local. Returns a new stream beside Darknet's, a cudaStream_t. cmn_device_stream_close() takes
- * NULL, too. */
+/* Local. Returns a new stream beside Darknet's, a cudaStream_t, whose work goes before Darknet's
+ * kernels: other ranks wait for it. cmn_device_stream_close() takes NULL, too. */
 void *cmn_device_stream_open(void);
 void cmn_device_stream_close(void *stream);
 
@@ -77,8 +77,15 @@ void cmn_device_stream_close(void *stream);
 void cmn_device_record(void **event, void *stream);
 void cmn_device_event_close(void *event);
 
-/* Local, not blocking. Returns whether the GPU has reached the event. To CUDA "not yet" is an error,
- * which Darknet's next check, or a kernel's, would take for its own: this function clears it. */
+/* Local. Returns a new event that keeps the time when it is reached; and the seconds between two
+ * such events, which the GPU has reached. */
+void *cmn_device_timer(void);
+double cmn_device_seconds(void *from, void *to);
+
+/* Local, not blocking. Return whether the GPU has reached the event; after an error
+ * cmn_device_query() returns -1 with a reason. To CUDA "not yet" is an error, which Darknet's next
+ * check, or a kernel's, would take for its own: these functions clear it. */
+int cmn_device_query(void *event);
 int cmn_device_reached(void *event);
 
 /* Local, blocking. Wait until the GPU has reached the event (NULL: there is nothing to wait for), or
@@ -87,8 +94,9 @@ int cmn_device_reached(void *event);
 void cmn_device_await(void *event);
 void cmn_device_wait(void (*work)(void *self), void *self);
 
-/* Local, not blocking. Makes all work that is queued on `stream` from now on wait for the work that
- * is on `other` now. */
+/* Local, not blocking. Make all work that is queued on `stream` from now on wait for an event, or
+ * for the work that is on `other` now. */
+void cmn_device_after(void *stream, void *event);
 void cmn_device_follow(void *stream, void *other);
 
 /* Local, not blocking, queued on `stream`. Copies n floats to page-locked memory of the CPU
@@ -96,25 +104,24 @@ void cmn_device_follow(void *stream, void *other);
 void cmn_device_copy_beside(void *stream, float *to, const float *from, size_t n, int to_host,
                             void **event);
 
-/* A mail takes a few floats to the GPU and back through page-locked memory, and the host does not
- * wait for the GPU's other work. Local. */
-struct cmn_device_mail;
+/* A mail takes floats to the GPU, or back, through page-locked memory, and the host does not wait
+ * for the GPU's other work. Local. Zeroed, it has no room. */
+struct cmn_device_mail {
+    float *locked;
+    size_t room;
+    void *arrived; /* event: the last copy has ended; NULL: there was none */
+};
 
-/* Blocking. Opens a mail for at most `floats` floats in each direction. cmn_device_mail_close()
- * takes NULL, too. */
-struct cmn_device_mail *cmn_device_mail_open(size_t floats);
+/* Blocking. Makes room for `floats` floats, unless there is room for as many. */
+void cmn_device_mail_room(struct cmn_device_mail *m, size_t floats);
 void cmn_device_mail_close(struct cmn_device_mail *m);
 
 /* Blocks only until the floats that were sent before have arrived. Copies n floats to `device`,
  * after the work that Darknet has queued, and before what it queues next. */
 void cmn_device_mail_send(struct cmn_device_mail *m, float *device, const float *host, size_t n);
 
-/* Blocking. Reads n floats that no queued work is still to write. Waits for no other work. */
-void cmn_device_mail_fetch(struct cmn_device_mail *m, float *host, const float *device, size_t n);
-
-/* Not blocking. Asks for n floats as they are after the work that Darknet has queued, and zeroes
- * them afterwards. */
-void cmn_device_mail_ask(struct cmn_device_mail *m, float *device, size_t n);
+/* Not blocking. Asks for n floats as they are after the work that `stream` has. */
+void cmn_device_mail_ask(struct cmn_device_mail *m, void *stream, const float *device, size_t n);
 
 /* Blocking. Returns the floats that were asked for. They are valid until the next call for this
  * mail. */

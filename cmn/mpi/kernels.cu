@@ -163,6 +163,17 @@ static __global__ void sum_parts(T *part, const float *x, const size_t *at, cons
     }
 }
 
+template <typename T> static __global__ void add_parts(T *sum, const T *part, size_t tensors)
+{
+    for (EACH(i, 0, tensors)) {
+        T all = 0;
+        for (unsigned p = 0; p < CMN_KERNEL_PARTS; p++) {
+            all += part[i * CMN_KERNEL_PARTS + p];
+        }
+        sum[i] = all;
+    }
+}
+
 static __global__ void combine(float *to, const float *a, float by, const float *b, size_t n)
 {
     for (EACH(i, 0, n)) {
@@ -267,6 +278,8 @@ extern "C" void cmn_kernel_load(void)
     LOAD(combine);
     LOAD(sum_parts<unsigned long long>);
     LOAD(sum_parts<double>);
+    LOAD(add_parts<unsigned long long>);
+    LOAD(add_parts<double>);
     LOAD(pack_statistics);
     LOAD(merge_statistics);
     LOAD(merge_deltas);
@@ -346,25 +359,25 @@ extern "C" void cmn_kernel_nonfinite(float *found, const unsigned short *tensor,
 }
 
 template <typename T>
-static void launch_sums(T *part, const float *x, const size_t *at, const size_t *n, int tensors)
+static void launch_sums(T *sum, const float *x, const size_t *at, const size_t *n, size_t tensors)
 {
     if (tensors > 0) {
         sum_parts<<<dim3(CMN_KERNEL_PARTS, (unsigned)tensors), BLOCK, 0, cudaStreamLegacy>>>(
-            part, x, at, n);
+            sum + tensors, x, at, n);
     }
-    cmn_device_need(cudaGetLastError(), "sum_parts");
+    LAUNCH(add_parts, tensors, sum, (const T *)sum + tensors, tensors);
 }
 
-extern "C" void cmn_kernel_squares(double *part, const float *x, const size_t *at, const size_t *n,
-                                   int tensors)
+extern "C" void cmn_kernel_squares(double *sum, const float *x, const size_t *at, const size_t *n,
+                                   size_t tensors)
 {
-    launch_sums(part, x, at, n, tensors);
+    launch_sums(sum, x, at, n, tensors);
 }
 
-extern "C" void cmn_kernel_hash(unsigned long long *part, const float *x, const size_t *at,
-                                const size_t *n, int tensors)
+extern "C" void cmn_kernel_hash(unsigned long long *sum, const float *x, const size_t *at,
+                                const size_t *n, size_t tensors)
 {
-    launch_sums(part, x, at, n, tensors);
+    launch_sums(sum, x, at, n, tensors);
 }
 
 extern "C" void cmn_kernel_combine(float *to, const float *a, float by, const float *b, size_t n)

@@ -77,15 +77,15 @@ void cmn_kernel_adam(const struct cmn_kernel_adam *k);
 void cmn_kernel_nonfinite(float *found, const unsigned short *tensor, const float *x, size_t from,
                           size_t to);
 
-/* Sums the squares of each tensor in CMN_KERNEL_PARTS partial sums. Tensor t has n[t] floats from x
- * + at[t] on, and its partial sums go to part[t * CMN_KERNEL_PARTS + p]. The order of the additions
- * depends only on n[t]. */
-void cmn_kernel_squares(double *part, const float *x, const size_t *at, const size_t *n,
-                        int tensors);
+/* Sets sum[t] to the sum of the squares of tensor t, which has n[t] floats from x + at[t] on. Behind
+ * the sums there is room for CMN_KERNEL_PARTS partial sums of each tensor. The order of the
+ * additions depends only on n[t]. */
+void cmn_kernel_squares(double *sum, const float *x, const size_t *at, const size_t *n,
+                        size_t tensors);
 
 /* Does the same as cmn_kernel_squares() with a hash of the floats' bits and places. */
-void cmn_kernel_hash(unsigned long long *part, const float *x, const size_t *at, const size_t *n,
-                     int tensors);
+void cmn_kernel_hash(unsigned long long *sum, const float *x, const size_t *at, const size_t *n,
+                     size_t tensors);
 
 /* ---- batch normalisation over several ranks ----
  *

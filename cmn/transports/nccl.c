@@ -15,7 +15,6 @@ size_t cmn_nccl_chunk(size_t n)
 
 #ifdef CMN_NCCL
 
-#include <cuda_runtime.h>
 #include <nccl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -49,11 +48,11 @@ enum {
 #endif
 
 struct operation {
-    char what[48];     /* for messages */
-    int timed;         /* the timeline shows it: began and done have times */
-    cudaEvent_t ready; /* reached when this rank's part is complete */
-    cudaEvent_t began; /* on the stream, in front of the operation; only where it is timed */
-    cudaEvent_t done;  /* behind it */
+    char what[48]; /* for messages */
+    int timed;     /* the timeline shows it: began and done have times */
+    void *ready;   /* event: this rank's part is complete */
+    void *began;   /* on the stream, in front of the operation; only where it is timed */
+    void *done;    /* behind it */
 };
 
 struct nccl {
@@ -64,14 +63,14 @@ struct nccl {
     struct operation *operation; /* those since the last end, in the order of the stream */
     int operations, room;        /* their number; entries that have events */
     int has_run;                 /* an operation was queued before */
-    void *half;                  /* gradients cast to 16 bits, half_room of them */
+    float *half;                 /* gradients cast to 16 bits, half_room of them */
     size_t half_room;
     int aborted; /* the communicator was aborted */
     int hung;    /* it could not be aborted: its kernels may stay on the GPU for ever */
 };
 
 /* The stream of all transports of the process, and how many there are. */
-static cudaStream_t stream;
+static void *stream;
 static int users;
 
 /* ---- failures ---- */
@@ -125,20 +124,15 @@ static void check(struct nccl *c, ncclResult_t code)
     }
 }
 
-/* Adds to the recorded reason, aborts, and returns -1. */
-static int failed_cuda(struct nccl *c)
+/* Ends the job if `result`, of a function of mpi/device.h, is -1, and aborts before. */
+static int need(struct nccl *c, int result)
 {
-    cmn_fail_in("nccl: %s: %s on rank %d of %d", c->group->name, c->what, c->rank, c->size);
-    abort_nccl(c);
-    return -1;
-}
-
-static void check_cuda(struct nccl *c, cudaError_t code, const char *call)
-{
-    if (cmn_device_check(code, call)) {
-        failed_cuda(c);
+    if (result < 0) {
+        cmn_fail_in("nccl: %s: %s on rank %d of %d", c->group->name, c->what, c->rank, c->size);
+        abort_nccl(c);
         cmn_fatal_reason();
     }
+    return result;
 }
 
 /* ---- waiting ---- */
@@ -158,25 +152,12 @@ static _Noreturn void too_late(struct nccl *c, enum whose whose)
                    c->group->name, c->what, c->rank, c->size, c->group->options->timeout);
 }
 
-/* As cmn_device_reached(), but an error aborts the communicator before it ends the job. */
-static int reached(struct nccl *c, cudaEvent_t event)
-{
-    cudaError_t code = cudaEventQuery(event);
-
-    if (code == cudaErrorNotReady) {
-        cudaGetLastError();
-        return 0;
-    }
-    check_cuda(c, code, "cudaEventQuery");
-    return 1;
-}
-
-static void await(struct nccl *c, cudaEvent_t event, enum whose whose, void (*idle)(void *self),
+static void await(struct nccl *c, void *event, enum whose whose, void (*idle)(void *self),
                   void *idler)
 {
     double since = cmn_clock();
 
-    for (int polls = 0; !reached(c, event); polls++) {
+    for (int polls = 0; !need(c, cmn_device_query(event)); polls++) {
         ncclResult_t state = ncclSuccess, code = ncclCommGetAsyncError(c->comm, &state);
         check(c, code != ncclSuccess ? code : state);
         if (idle) {
@@ -209,17 +190,6 @@ static void await_all(struct nccl *c, void (*idle)(void *self), void *idler)
 
 /* ---- operations ---- */
 
-/* Records an event, which it makes first if there is none. */
-static void record(struct nccl *c, cudaEvent_t *event, int timed, cudaStream_t on)
-{
-    if (!*event) {
-        check_cuda(
-            c, cudaEventCreateWithFlags(event, timed ? cudaEventDefault : cudaEventDisableTiming),
-            "cudaEventCreate");
-    }
-    check_cuda(c, cudaEventRecord(*event, on), "cudaEventRecord");
-}
-
 /* Appends an operation to the stream, behind the work that Darknet has queued. The caller queues
  * the operation itself, and calls finish(). */
 static struct operation *start(struct nccl *c, const char *what, size_t n, int timed)
@@ -228,16 +198,19 @@ static struct operation *start(struct nccl *c, const char *what, size_t n, int t
 
     if (c->operations == c->room) {
         c->operation = cmn_realloc(c->operation, (size_t)c->room + 1, sizeof *c->operation);
-        memset(&c->operation[c->room++], 0, sizeof *c->operation);
+        o = &c->operation[c->room++];
+        o->ready = NULL;
+        o->began = cmn_device_timer();
+        o->done = cmn_device_timer();
     }
     o = &c->operation[c->operations++];
     snprintf(o->what, sizeof o->what, "%s of %zu floats", what, n);
     c->what = o->what;
     o->timed = timed;
-    record(c, &o->ready, 0, cudaStreamLegacy);
-    check_cuda(c, cudaStreamWaitEvent(stream, o->ready, 0), "cudaStreamWaitEvent");
+    cmn_device_record(&o->ready, cmn_device_stream());
+    cmn_device_after(stream, o->ready);
     if (timed) {
-        record(c, &o->began, 1, stream);
+        cmn_device_record(&o->began, stream);
     }
     if (!c->has_run) {
         cmn_status_wait_begin(); /* NCCL may still have to connect something */
@@ -250,7 +223,7 @@ static void finish(struct nccl *c, struct operation *o)
     if (!c->has_run++) {
         cmn_status_wait_end();
     }
-    record(c, &o->done, 1, stream); /* its next operation may be timed */
+    cmn_device_record(&o->done, stream);
 }
 
 void cmn_nccl_room(void *self, size_t n, enum cmn_dtype type)
@@ -261,9 +234,9 @@ void cmn_nccl_room(void *self, size_t n, enum cmn_dtype type)
         return;
     }
     await_all(c, NULL, NULL);
-    cudaFree(c->half);
+    cmn_device_free(c->half);
     c->half_room = n;
-    check_cuda(c, cudaMalloc(&c->half, n * sizeof(short)), "cudaMalloc");
+    need(c, cmn_device_memory(&c->half, (n + 1) / 2));
 }
 
 /* All sums share the room for 16 bits: they follow each other on the stream. */
@@ -296,7 +269,7 @@ void cmn_nccl_gather(void *self, float *to, const float *from, size_t n)
 
     check(c, ncclAllGather(from, to, n, ncclFloat32, c->comm, stream));
     finish(c, o);
-    check_cuda(c, cudaStreamWaitEvent(cudaStreamLegacy, o->done, 0), "cudaStreamWaitEvent");
+    cmn_device_after(cmn_device_stream(), o->done);
 }
 
 void cmn_nccl_order(void *self)
@@ -304,9 +277,7 @@ void cmn_nccl_order(void *self)
     struct nccl *c = self;
 
     if (c->operations) {
-        check_cuda(c,
-                   cudaStreamWaitEvent(cudaStreamLegacy, c->operation[c->operations - 1].done, 0),
-                   "cudaStreamWaitEvent");
+        cmn_device_after(cmn_device_stream(), c->operation[c->operations - 1].done);
     }
 }
 
@@ -319,13 +290,8 @@ static void record_spans(struct nccl *c)
 
     for (int i = 0; i < c->operations; i++) {
         const struct operation *o = &c->operation[i];
-        float since_begin, since_end; /* ms */
-        check_cuda(c, cudaEventElapsedTime(&since_begin, o->began, last->done),
-                   "cudaEventElapsedTime");
-        check_cuda(c, cudaEventElapsedTime(&since_end, o->done, last->done),
-                   "cudaEventElapsedTime");
-        cmn_timeline_span(CMN_SPAN_EXCHANGE, i, now - 1e-3 * (double)since_begin,
-                          now - 1e-3 * (double)since_end);
+        cmn_timeline_span(CMN_SPAN_EXCHANGE, i, now - cmn_device_seconds(o->began, last->done),
+                          now - cmn_device_seconds(o->done, last->done));
     }
 }
 
@@ -350,23 +316,6 @@ const char *cmn_nccl_refuses(const struct cmn_topology *t)
     return t->shares_gpus ? "NCCL refuses several ranks on one GPU: use hierarchical" : NULL;
 }
 
-/* The stream has the highest priority: other ranks wait for its work, so it goes before Darknet's
- * kernels. */
-static cudaError_t open_stream(void)
-{
-    int least, greatest;
-    cudaError_t code;
-
-    users++;
-    if (stream) {
-        return cudaSuccess;
-    }
-    code = cudaDeviceGetStreamPriorityRange(&least, &greatest);
-    return code != cudaSuccess
-               ? code
-               : cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest);
-}
-
 int cmn_nccl_open(void **self, const struct cmn_group *group)
 {
     struct nccl *c = *self = cmn_calloc(1, sizeof *c);
@@ -379,9 +328,8 @@ int cmn_nccl_open(void **self, const struct cmn_group *group)
     c->what = "start";
     MPI_Comm_rank(group->comm, &c->rank);
     MPI_Comm_size(group->comm, &c->size);
-    if (cmn_device_check(open_stream(), "a stream")) {
-        return failed_cuda(c);
-    }
+    users++;
+    stream = stream ? stream : cmn_device_stream_open();
     cmn_kernel_load();
     /* From 2.22 on NCCL connects ranks inside their first operation otherwise. */
     setenv("NCCL_RUNTIME_CONNECT", "0", 0);
@@ -415,7 +363,7 @@ void cmn_nccl_close(void *self)
         stream = NULL; /* and nothing is freed: cudaFree() would wait for its kernels for ever */
         return;
     }
-    cudaFree(c->half);
+    cmn_device_free(c->half);
     for (int i = 0; i < c->room; i++) {
         cmn_device_event_close(c->operation[i].ready);
         cmn_device_event_close(c->operation[i].began);

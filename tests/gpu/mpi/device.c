@@ -59,50 +59,51 @@ GPU_TEST(which_gpus)
     agree(0, 0, "cudaGetDeviceProperties", "no GPU");
 }
 
+enum { FLOATS = 1000, TIMES = 20 }; /* now and then a copy has ended by chance */
+
 /* Memory is zeroed, and what the host writes is there, also for a stream that waits for nothing. */
 GPU_TEST(every_stream)
 {
-    enum { FLOATS = 1000, TIMES = 20 }; /* now and then a copy has ended by chance */
-    struct cmn_device_mail *mail = cmn_device_mail_open(FLOATS); /* fetches by one of its own */
-    float *memory, host[FLOATS], values[FLOATS];
+    struct cmn_device_mail mail = {0};
+    void *stream = cmn_device_stream_open();
+    float *memory, values[FLOATS] = {0};
 
+    cmn_device_mail_room(&mail, FLOATS);
     CHECK(cmn_device_memory(&memory, FLOATS) == 0);
-    cmn_device_mail_fetch(mail, host, memory, FLOATS);
-    for (int i = 0; i < FLOATS; i++) {
-        CHECK(host[i] == 0);
-    }
     for (int k = 0; k < TIMES; k++) {
+        cmn_device_mail_ask(&mail, stream, memory, FLOATS);
+        CHECK(!memcmp(cmn_device_mail_answer(&mail), values, sizeof values));
         for (int i = 0; i < FLOATS; i++) {
             values[i] = whole((size_t)i, k);
         }
         cmn_device_write(memory, values, FLOATS);
-        cmn_device_mail_fetch(mail, host, memory, FLOATS);
-        CHECK(!memcmp(host, values, sizeof host));
     }
     cmn_device_free(memory);
-    cmn_device_mail_close(mail);
+    cmn_device_stream_close(stream);
+    cmn_device_mail_close(&mail);
 }
 
 /* One behind the other, and what the host had is gone at once. */
 GPU_TEST(sends)
 {
-    enum { FLOATS = 1000, SENDS = 5 };
-    struct cmn_device_mail *mail = cmn_device_mail_open(FLOATS);
-    float *memory, host[SENDS * FLOATS];
+    struct cmn_device_mail mail = {0};
+    float *memory, *host = calloc(TIMES * FLOATS, sizeof *host);
 
-    CHECK(cmn_device_memory(&memory, SENDS * FLOATS) == 0);
-    for (int k = 0; k < SENDS; k++) {
+    cmn_device_mail_room(&mail, FLOATS);
+    CHECK(cmn_device_memory(&memory, TIMES * FLOATS) == 0);
+    for (int k = 0; k < TIMES; k++) {
         for (int i = 0; i < FLOATS; i++) {
             host[i] = whole((size_t)i, k);
         }
-        cmn_device_mail_send(mail, memory + k * FLOATS, host, FLOATS);
+        cmn_device_mail_send(&mail, memory + k * FLOATS, host, FLOATS);
     }
-    cmn_device_read(host, memory, SENDS * FLOATS);
-    for (int i = 0; i < SENDS * FLOATS; i++) {
+    cmn_device_read(host, memory, TIMES * FLOATS);
+    for (int i = 0; i < TIMES * FLOATS; i++) {
         CHECK(host[i] == whole((size_t)(i % FLOATS), i / FLOATS));
     }
     cmn_device_free(memory);
-    cmn_device_mail_close(mail);
+    cmn_device_mail_close(&mail);
+    free(host);
 }
 
 RANK_TESTS(NULL, NULL)
