@@ -5,7 +5,7 @@
 #ifndef CMN_GPU_BATCH_H
 #define CMN_GPU_BATCH_H
 
-#include <stddef.h>
+#include "mpi/device.h"
 
 struct network;
 
@@ -31,38 +31,28 @@ struct cmn_host_rows {
  * GPU; the copies into them end before the work that Darknet queues next. Darknet frees the buffers
  * that the network has. Returns 1. Returns 0 if there is not enough memory, which a log line says:
  * then the caller copies. */
-int cmn_gpu_batch_send(struct network *net, struct cmn_host_floats input,
-                       struct cmn_host_floats truth);
+CMN_ON_GPU int cmn_gpu_batch_send(struct network *net, struct cmn_host_floats input,
+                                  struct cmn_host_floats truth);
 
 /* Thread-safe; blocks until an earlier copy from the same place has ended. A loader calls it with
  * its rows: the first of them, as many as a micro-batch has, start their copy to the GPU. Returns
  * the number of this batch. Returns 0 if nothing is copied: there is no memory yet, no place is
  * free, or the images have another size. */
-size_t cmn_gpu_batch_ahead(struct cmn_host_rows input, struct cmn_host_rows truth);
+CMN_ON_GPU size_t cmn_gpu_batch_ahead(struct cmn_host_rows input, struct cmn_host_rows truth);
 
 /* Says that the next cmn_gpu_batch_send() sends the batch with that number. 0: it has no number. */
-void cmn_gpu_batch_take(size_t number);
+CMN_ON_GPU void cmn_gpu_batch_take(size_t number);
 
 /* Not blocking. Queues a copy of n floats from the GPU, behind what Darknet has queued;
  * cmn_gpu_batch_answer() delivers them to `host`. Returns 0 if the caller has to copy, because too
  * many copies are pending. */
-int cmn_gpu_batch_ask(const float *device, float *host, size_t n, float *sum);
+CMN_ON_GPU int cmn_gpu_batch_ask(const float *device, float *host, size_t n, float *sum);
 
 /* Blocking if something was asked for. Copies the floats to `host`, and their sum to *sum unless it
  * is NULL, and updates the network's loss from the losses of its layers. */
-void cmn_gpu_batch_answer(struct network *net);
+CMN_ON_GPU void cmn_gpu_batch_answer(struct network *net);
 
 /* Blocking. Frees everything, except the memory that the network uses now. */
-void cmn_gpu_batch_close(void);
-
-/* A build without CUDA does not define these functions: no network there is on a GPU. */
-#ifndef GPU
-#pragma weak cmn_gpu_batch_send
-#pragma weak cmn_gpu_batch_ahead
-#pragma weak cmn_gpu_batch_take
-#pragma weak cmn_gpu_batch_ask
-#pragma weak cmn_gpu_batch_answer
-#pragma weak cmn_gpu_batch_close
-#endif
+CMN_ON_GPU void cmn_gpu_batch_close(void);
 
 #endif

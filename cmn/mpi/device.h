@@ -20,12 +20,18 @@ void cmn_device_agree(struct cmn_topology *t, int device);
 
 /* ---- for builds with CUDA ----
  *
- * An error ends the job, unless a function returns it. */
+ * An error ends the job, unless a function returns it. Code for all builds calls only what is marked:
+ * a build without CUDA does not define it, and never comes there, as its topology has no device. */
+#ifdef GPU
+#define CMN_ON_GPU
+#else
+#define CMN_ON_GPU __attribute__((weak))
+#endif
 
 /* Collective over the ranks of the node, blocking. Returns the number of the GPU that this rank is to
  * use: one next to the cores that it may use, where it is bound to one NUMA node; else that of its
  * number within the node. 0 without GPUs. */
-int cmn_device_choose(const struct cmn_topology *t);
+CMN_ON_GPU int cmn_device_choose(const struct cmn_topology *t);
 
 /* Local. Returns the GPU of one rank of a node, of those that it sees, given the NUMA nodes of all
  * ranks and GPUs (-1: none, or not known). First the ranks, in their order, each take a GPU of their
@@ -33,7 +39,7 @@ int cmn_device_choose(const struct cmn_topology *t);
 int cmn_device_near(int rank, const int *near_rank, int ranks, const int *near_gpu, int gpus);
 
 /* Local. Returns the first number of a GPU's compute capability, or 0 if it is not known. */
-int cmn_device_capability(int device);
+CMN_ON_GPU int cmn_device_capability(int device);
 
 /* Local. Returns 0 if `code`, a cudaError_t, is cudaSuccess. Otherwise records "<what>: <CUDA's
  * text>" as the reason and returns -1. cmn_device_need() ends the job then. */
@@ -42,25 +48,25 @@ void cmn_device_need(int code, const char *what);
 
 /* Local, blocking. Allocates zeroed memory for `floats` floats on the current GPU; the caller frees
  * it with cmn_device_free(). Returns 0, or -1 with a reason. */
-int cmn_device_memory(float **memory, size_t floats);
-void cmn_device_free(float *memory);
+CMN_ON_GPU int cmn_device_memory(float **memory, size_t floats);
+CMN_ON_GPU void cmn_device_free(float *memory);
 
 /* Local. Does the same for page-locked memory of the CPU. */
-int cmn_device_host_memory(float **memory, size_t floats);
-void cmn_device_host_free(float *memory);
+CMN_ON_GPU int cmn_device_host_memory(float **memory, size_t floats);
+CMN_ON_GPU void cmn_device_host_free(float *memory);
 
 /* Local, blocking. Page-locks memory of the CPU that the caller has allocated otherwise, until
  * cmn_device_unlock(), which the caller must call before it frees the memory. Returns 0, or -1 with
  * a reason. */
-int cmn_device_lock(float *memory, size_t floats);
-void cmn_device_unlock(float *memory);
+CMN_ON_GPU int cmn_device_lock(float *memory, size_t floats);
+CMN_ON_GPU void cmn_device_unlock(float *memory);
 
 /* Local. Returns the stream on which Darknet queues its work, a cudaStream_t. */
-void *cmn_device_stream(void);
+CMN_ON_GPU void *cmn_device_stream(void);
 
 /* Local, blocking. Copy n floats after all work that Darknet has queued. */
-void cmn_device_write(float *device, const float *host, size_t n);
-void cmn_device_read(float *host, const float *device, size_t n);
+CMN_ON_GPU void cmn_device_write(float *device, const float *host, size_t n);
+CMN_ON_GPU void cmn_device_read(float *host, const float *device, size_t n);
 
 /* Local, not blocking, queued after Darknet's work. Copy n floats within the GPU's memory, or zero
  * them. */
@@ -69,13 +75,13 @@ void cmn_device_zero(float *device, size_t n);
 
 /* Local. Returns a new stream beside Darknet's, a cudaStream_t, whose work goes before Darknet's
  * kernels: other ranks wait for it. cmn_device_stream_close() takes NULL, too. */
-void *cmn_device_stream_open(void);
-void cmn_device_stream_close(void *stream);
+CMN_ON_GPU void *cmn_device_stream_open(void);
+CMN_ON_GPU void cmn_device_stream_close(void *stream);
 
 /* Local, not blocking. Records *event (a cudaEvent_t, created if it is NULL) on the stream.
  * cmn_device_event_close() takes NULL, too. */
 void cmn_device_record(void **event, void *stream);
-void cmn_device_event_close(void *event);
+CMN_ON_GPU void cmn_device_event_close(void *event);
 
 /* Local. Returns a new event that keeps the time when it is reached; and the seconds between two
  * such events, which the GPU has reached. */
@@ -86,23 +92,23 @@ double cmn_device_seconds(void *from, void *to);
  * cmn_device_query() returns -1 with a reason. To CUDA "not yet" is an error, which Darknet's next
  * check, or a kernel's, would take for its own: these functions clear it. */
 int cmn_device_query(void *event);
-int cmn_device_reached(void *event);
+CMN_ON_GPU int cmn_device_reached(void *event);
 
 /* Local, blocking. Wait until the GPU has reached the event (NULL: there is nothing to wait for), or
  * all work that Darknet has queued. cmn_device_wait() calls work(self) meanwhile, again and again,
  * at least once, unless work is NULL. */
 void cmn_device_await(void *event);
-void cmn_device_wait(void (*work)(void *self), void *self);
+CMN_ON_GPU void cmn_device_wait(void (*work)(void *self), void *self);
 
 /* Local, not blocking. Make all work that is queued on `stream` from now on wait for an event, or
  * for the work that is on `other` now. */
 void cmn_device_after(void *stream, void *event);
-void cmn_device_follow(void *stream, void *other);
+CMN_ON_GPU void cmn_device_follow(void *stream, void *other);
 
 /* Local, not blocking, queued on `stream`. Copies n floats to page-locked memory of the CPU
  * (`to_host`), or from there to the GPU. Records *event after the copy. */
-void cmn_device_copy_beside(void *stream, float *to, const float *from, size_t n, int to_host,
-                            void **event);
+CMN_ON_GPU void cmn_device_copy_beside(void *stream, float *to, const float *from, size_t n,
+                                       int to_host, void **event);
 
 /* A mail takes floats to the GPU, or back, through page-locked memory, and the host does not wait
  * for the GPU's other work. Local. Zeroed, it has no room. */
@@ -126,28 +132,5 @@ void cmn_device_mail_ask(struct cmn_device_mail *m, void *stream, const float *d
 /* Blocking. Returns the floats that were asked for. They are valid until the next call for this
  * mail. */
 const float *cmn_device_mail_answer(struct cmn_device_mail *m);
-
-/* A build without CUDA does not define these functions, and never calls them: its topology has no
- * device. */
-#ifndef GPU
-#pragma weak cmn_device_choose
-#pragma weak cmn_device_capability
-#pragma weak cmn_device_memory
-#pragma weak cmn_device_free
-#pragma weak cmn_device_host_memory
-#pragma weak cmn_device_host_free
-#pragma weak cmn_device_lock
-#pragma weak cmn_device_unlock
-#pragma weak cmn_device_stream
-#pragma weak cmn_device_write
-#pragma weak cmn_device_read
-#pragma weak cmn_device_stream_close
-#pragma weak cmn_device_stream_open
-#pragma weak cmn_device_event_close
-#pragma weak cmn_device_reached
-#pragma weak cmn_device_wait
-#pragma weak cmn_device_follow
-#pragma weak cmn_device_copy_beside
-#endif
 
 #endif

@@ -12,15 +12,23 @@
 #include "config/options.h"
 #include "mpi/group.h"
 
+/* A build without NCCL does not define these functions. cmn_nccl_refuses() reports that, so nobody
+ * has a `self` to call them with. */
+#ifdef CMN_NCCL
+#define CMN_BY_NCCL
+#else
+#define CMN_BY_NCCL __attribute__((weak))
+#endif
+
 /* Local; the same on all ranks of a node. Returns why NCCL cannot connect these GPUs, or NULL. */
 const char *cmn_nccl_refuses(const struct cmn_topology *t);
 
 /* Collective over the group, blocking. The group must outlive the transport. Returns 0, or -1 with
  * a reason; after a failure *self must not be closed. */
-int cmn_nccl_open(void **self, const struct cmn_group *group);
+CMN_BY_NCCL int cmn_nccl_open(void **self, const struct cmn_group *group);
 
 /* Collective. Closes the transport; NULL is allowed. */
-void cmn_nccl_close(void *self);
+CMN_BY_NCCL void cmn_nccl_close(void *self);
 
 /* Collective, in the same order on all ranks, not blocking, except for the first operation. Sums n
  * floats at `data` over the group, in place. This rank's addend is complete once the GPU has done
@@ -28,12 +36,13 @@ void cmn_nccl_close(void *self);
  * are sent as `type`. Before a cast to 16 bits they are divided by `divisor`, the number of images
  * in the sum (0: the number of ranks), so they fit if their mean does. A sum that still overflows
  * becomes infinite or NaN. */
-void cmn_nccl_begin(void *self, float *data, size_t n, enum cmn_dtype type, float divisor);
+CMN_BY_NCCL void cmn_nccl_begin(void *self, float *data, size_t n, enum cmn_dtype type,
+                                float divisor);
 
 /* Local, blocking, while nothing is begun. Loads and allocates on the GPU what sums of up to n
  * floats of this type need. Without it a later cmn_nccl_begin() does so, and may wait for what was
  * begun. */
-void cmn_nccl_room(void *self, size_t n, enum cmn_dtype type);
+CMN_BY_NCCL void cmn_nccl_room(void *self, size_t n, enum cmn_dtype type);
 
 /* Local. Returns the number of floats in each part of a block of n floats, except the last part.
  * There are at most 16 parts of at least 1 MiB each. NCCL may add in another order if a call is
@@ -43,27 +52,15 @@ size_t cmn_nccl_chunk(size_t n);
 
 /* Local, not blocking. What Darknet queues on the GPU from here on runs after everything that was
  * begun. cmn_nccl_end() must follow. */
-void cmn_nccl_order(void *self);
+CMN_BY_NCCL void cmn_nccl_order(void *self);
 
 /* Collective, blocking, for at most cmn_timeout for each operation. Waits until everything that was
  * begun or gathered is done, and calls idle(idler), if it is not NULL, while it waits. */
-void cmn_nccl_end(void *self, void (*idle)(void *self), void *idler);
+CMN_BY_NCCL void cmn_nccl_end(void *self, void (*idle)(void *self), void *idler);
 
 /* Collective, in the same order on all ranks, not blocking, except for the first operation. Gathers n
  * floats from each rank's `from` to `to`, in the order of the ranks. It runs on the GPU after the
  * work that Darknet has queued so far, and before the work that Darknet queues next. */
-void cmn_nccl_gather(void *self, float *to, const float *from, size_t n);
-
-/* A build without NCCL does not define these functions. cmn_nccl_refuses() reports that, so nobody
- * has a `self` to call them with. */
-#ifndef CMN_NCCL
-#pragma weak cmn_nccl_open
-#pragma weak cmn_nccl_close
-#pragma weak cmn_nccl_begin
-#pragma weak cmn_nccl_room
-#pragma weak cmn_nccl_order
-#pragma weak cmn_nccl_end
-#pragma weak cmn_nccl_gather
-#endif
+CMN_BY_NCCL void cmn_nccl_gather(void *self, float *to, const float *from, size_t n);
 
 #endif
