@@ -34,7 +34,7 @@ GPU_TEST(many_sums)
             cmn_nccl_begin(nccl, b.data + at, i, (enum cmn_dtype)(i % 3), 1);
         }
         cmn_nccl_end(nccl, NULL, NULL);
-        read_block(&b, "many sums");
+        read_block(&b);
         for (size_t i = 0; i < ROOM; i++) {
             float want = (float)((int)(i % 7) - 3) * (float)(top.size * (top.size + 1) / 2);
             CHECK_SAYING(b.host[i] == want, "at %zu: %g, not %g", i, (double)b.host[i],
