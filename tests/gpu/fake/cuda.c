@@ -173,33 +173,27 @@ struct block {
     size_t bytes, mapped;
     char *map;  /* NULL: somebody else's memory, which cudaHostRegister has locked */
     int device; /* -1: page-locked memory of the CPU */
+    struct block *next;
 };
-static struct block *blocks; /* by address */
-static int n_blocks, room_for_blocks;
+static struct block *blocks;
 static size_t used[GPUS];
 
-/* The last block that begins at or before `at`, or NULL. */
-static struct block *block_before(uintptr_t at)
+/* The pointer to the block in which these bytes lie, or to NULL. */
+static struct block **link_to(const void *p, size_t bytes)
 {
-    int low = 0, high = n_blocks;
+    struct block **b = &blocks;
+    uintptr_t at = (uintptr_t)p;
 
-    while (low < high) {
-        int middle = (low + high) / 2;
-        if (blocks[middle].at <= at) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
+    while (*b && !(at >= (*b)->at && at - (*b)->at <= (*b)->bytes &&
+                   bytes <= (*b)->bytes - (at - (*b)->at))) {
+        b = &(*b)->next;
     }
-    return low ? &blocks[low - 1] : NULL;
+    return b;
 }
 
 static struct block *block_of(const void *p, size_t bytes)
 {
-    struct block *b = block_before((uintptr_t)p);
-    size_t into = b ? (uintptr_t)p - b->at : 0;
-
-    return b && into <= b->bytes && bytes <= b->bytes - into ? b : NULL;
+    return *link_to(p, bytes);
 }
 
 static char *on_cpu(const void *device)
@@ -218,10 +212,8 @@ void *fake_device(const void *device, size_t bytes, const char *who)
     fake_lock();
     b = block_of(device, bytes);
     if (!b && (uintptr_t)device & tag) {
-        b = block_before((uintptr_t)device);
-        fake_die("%s: %zu bytes at %p do not lie in a block of the GPU's memory; the one before "
-                 "begins %zu bytes before and has %zu",
-                 who, bytes, device, b ? (uintptr_t)device - b->at : 0, b ? b->bytes : 0);
+        fake_die("%s: %zu bytes at %p do not lie in a block of the GPU's memory", who, bytes,
+                 device);
     }
     if (!b || b->device < 0) {
         fake_die("%s was given the CPU's memory: %p", who, device);
@@ -248,17 +240,10 @@ void fake_members(void *structure, size_t bytes, const char *who)
 
 static void insert(const struct block *b)
 {
-    struct block *before;
+    struct block *mine = copy_of(b, sizeof *b);
 
-    if (n_blocks == room_for_blocks) {
-        room_for_blocks = room_for_blocks * 2 + 64;
-        blocks = realloc(blocks, (size_t)room_for_blocks * sizeof *blocks);
-    }
-    before = block_before(b->at);
-    before = before ? before + 1 : blocks;
-    memmove(before + 1, before, (size_t)(blocks + n_blocks - before) * sizeof *b);
-    *before = *b;
-    n_blocks++;
+    mine->next = blocks;
+    blocks = mine;
     fake.alive++;
 }
 
@@ -294,16 +279,19 @@ static void check_edges(const struct block *b)
     }
 }
 
-static void take_out(struct block *b)
+static void take_out(struct block **link)
 {
-    n_blocks--;
-    memmove(b, b + 1, (size_t)(blocks + n_blocks - b) * sizeof *b);
+    struct block *b = *link;
+
+    *link = b->next;
+    free(b);
     fake.alive--;
 }
 
 static void end_block(void *memory, int of_gpu, const char *who)
 {
-    struct block *b = block_before((uintptr_t)memory);
+    struct block **link = link_to(memory, 0);
+    const struct block *b = *link;
 
     if (!b || b->at != (uintptr_t)memory || (b->device >= 0) != of_gpu || !b->map) {
         fake_die("%s of %p, which is no such block, or was freed", who, memory);
@@ -311,7 +299,7 @@ static void end_block(void *memory, int of_gpu, const char *who)
     check_edges(b);
     used[of_gpu ? b->device : 0] -= of_gpu ? b->bytes : 0;
     munmap(b->map, b->mapped);
-    take_out(b);
+    take_out(link);
 }
 
 static int is_device(const void *address)
@@ -573,17 +561,17 @@ static int is_mapped(const struct block *b)
 cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags)
 {
     struct block b = {.at = (uintptr_t)memory, .bytes = bytes, .device = -1};
-    const struct block *before;
 
     (void)flags;
     fake_lock();
     drain("cudaHostRegister");
-    before = block_before(b.at + bytes - 1);
     if (!bytes || !is_mapped(&b) || (uintptr_t)memory & tag) {
         fake_die("cudaHostRegister of %zu bytes at %p, which are not the CPU's", bytes, memory);
     }
-    if (before && before->at + before->bytes > b.at) {
-        fake_die("cudaHostRegister of %p, which is page-locked already", memory);
+    for (const struct block *other = blocks; other; other = other->next) {
+        if (other->at < b.at + bytes && b.at < other->at + other->bytes) {
+            fake_die("cudaHostRegister of %p, which is page-locked already", memory);
+        }
     }
     insert(&b);
     fake_unlock();
@@ -592,18 +580,16 @@ cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags)
 
 cudaError_t cudaHostUnregister(void *memory)
 {
-    struct block *b;
+    struct block **link;
 
     fake_lock();
     drain("cudaHostUnregister");
-    b = block_before((uintptr_t)memory);
-    if (!b || b->at != (uintptr_t)memory || b->map) {
-        fake_die("cudaHostUnregister of %p, which was not registered", memory);
+    link = link_to(memory, 1);
+    if (!*link || (*link)->at != (uintptr_t)memory || (*link)->map || !is_mapped(*link)) {
+        fake_die("cudaHostUnregister of %p, which was not registered, or given back before",
+                 memory);
     }
-    if (!is_mapped(b)) {
-        fake_die("cudaHostUnregister of %p, which was given back before", memory);
-    }
-    take_out(b);
+    take_out(link);
     fake_unlock();
     return cudaSuccess;
 }

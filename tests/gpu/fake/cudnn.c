@@ -35,9 +35,6 @@ struct fake_dnn {
 struct fake_tensor {
     int state, type, n, c, h, w;
 };
-struct fake_filter {
-    struct fake_tensor as;
-};
 struct fake_convolution {
     int state, pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w, groups, math;
 };
@@ -66,13 +63,8 @@ const char *cudnnGetErrorString(cudnnStatus_t status)
 
 static void require(const void *descriptor, const char *who)
 {
-    const int *state = descriptor;
-
-    if (!state || *state != SET) {
-        fake_die("%s was given a descriptor that %s", who,
-                 !state                ? "is NULL"
-                 : *state == DESTROYED ? "was destroyed"
-                                       : "was never set");
+    if (!descriptor || *(const int *)descriptor != SET) {
+        fake_die("%s was given a descriptor that is NULL, was never set, or was destroyed", who);
     }
 }
 
@@ -122,7 +114,7 @@ cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensor, cudnnTe
 cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filter, cudnnDataType_t type,
                                          cudnnTensorFormat_t format, int k, int c, int h, int w)
 {
-    return cudnnSetTensor4dDescriptor(&filter->as, format, type, k, c, h, w);
+    return cudnnSetTensor4dDescriptor(filter, format, type, k, c, h, w);
 }
 
 /* Groups and kind of products may be set before the rest, and stay. */
@@ -173,11 +165,10 @@ static int length(int input, int pad, int size, int stride, int dilation)
     return (input + 2 * pad - (dilation * (size - 1) + 1)) / stride + 1;
 }
 
-static struct problem problem_of(const struct fake_tensor *x, const struct fake_filter *filter,
+static struct problem problem_of(const struct fake_tensor *x, const struct fake_tensor *w,
                                  const struct fake_convolution *how, const struct fake_tensor *y,
                                  const char *who)
 {
-    const struct fake_tensor *w = &filter->as;
     struct problem p;
     int groups, h, width;
 
@@ -222,52 +213,49 @@ static void *place_of(const void *device, const struct fake_tensor *t, const cha
     return fake_device(device, bytes_of(t), who);
 }
 
-struct algorithm {
-    int algo, status, math;
-    size_t memory;
-    float time;
-};
+typedef cudnnConvolutionFwdAlgoPerf_t algorithm;
 
 /* Algorithm 1 with its tensor operations needs a copy of the weights; 0 all that one filter sees of
  * an image. */
-static void algorithms(const struct problem *p, struct algorithm all[ALGORITHMS])
+static void algorithms(const struct problem *p, algorithm all[ALGORITHMS])
 {
-    enum { DIRECT, SMALL, FFT, OTHER, TILING, NONE = CUDNN_STATUS_NOT_SUPPORTED };
     const char *variable = getenv("FAKE_ALGORITHMS"), *which = variable ? variable : "";
     const struct fake_tensor *w = &p->of[W], *y = &p->of[Y];
     size_t seen = bytes_of(w) / (size_t)w->n * (size_t)y->h * (size_t)y->w;
-    const struct algorithm small = {SMALL, 0, CUDNN_TENSOR_OP_MATH, bytes_of(w), 0};
-    const struct algorithm large = {DIRECT, 0, CUDNN_FMA_MATH, seen * 2 + bytes_of(w), 0};
-    const struct algorithm six[ALGORITHMS] = {
-        {FFT, 0, CUDNN_DEFAULT_MATH, TOO_MUCH, 0},
-        {TILING, NONE, CUDNN_TENSOR_OP_MATH, 0, 0},
-        y->n == 1 ? large : small,
-        y->n == 1 ? small : large,
-        {SMALL, NONE, CUDNN_DEFAULT_MATH, 0, 0},
-        {OTHER, NONE, CUDNN_DEFAULT_MATH, 0, 0},
-    };
+    const algorithm none = {.status = CUDNN_STATUS_NOT_SUPPORTED};
+    const algorithm small = {.algo = 1, .mathType = CUDNN_TENSOR_OP_MATH, .memory = bytes_of(w)};
+    const algorithm large = {.mathType = CUDNN_FMA_MATH, .memory = seen * 2 + bytes_of(w)};
 
+    all[0] = (algorithm){.algo = 2, .memory = TOO_MUCH};
+    all[2] = y->n == 1 ? large : small;
+    all[3] = y->n == 1 ? small : large;
+    all[1] = all[4] = all[5] = none;
+    all[1].algo = 4;
+    all[1].mathType = CUDNN_TENSOR_OP_MATH;
+    all[4].algo = 1;
+    all[5].algo = 3;
     for (int i = 0; i < ALGORITHMS; i++) {
-        int works = strcmp(which, "none") &&
-                    (six[i].math == CUDNN_TENSOR_OP_MATH || strcmp(which, "tensor"));
-        all[i] = six[i];
-        all[i].status = works ? six[i].status : NONE;
+        if (!strcmp(which, "none") ||
+            (!strcmp(which, "tensor") && all[i].mathType != CUDNN_TENSOR_OP_MATH)) {
+            all[i].status = CUDNN_STATUS_NOT_SUPPORTED;
+        }
         all[i].time = all[i].status ? -1 : 0.1F * (float)(i + 1);
+        all[i].determinism = CUDNN_DETERMINISTIC;
     }
 }
 
 /* The one that has this number and the descriptor's kind of products, if that works. */
-static struct algorithm the_algorithm(const struct problem *p, int algo)
+static algorithm the_algorithm(const struct problem *p, int algo)
 {
-    struct algorithm all[ALGORITHMS];
+    algorithm all[ALGORITHMS];
 
     algorithms(p, all);
     for (int i = 0; i < ALGORITHMS; i++) {
-        if (all[i].algo == algo && all[i].math == p->how.math && !all[i].status) {
+        if (all[i].algo == algo && (int)all[i].mathType == p->how.math && !all[i].status) {
             return all[i];
         }
     }
-    return (struct algorithm){.status = CUDNN_STATUS_NOT_SUPPORTED};
+    return (algorithm){.status = CUDNN_STATUS_NOT_SUPPORTED};
 }
 
 struct convolution {
@@ -434,7 +422,7 @@ static cudnnStatus_t convolve(enum operation operation, const char *who, cudnnHa
                               size_t bytes)
 {
     struct convolution c = {.operation = operation, .p = *p};
-    const struct algorithm it = the_algorithm(p, algo);
+    const algorithm it = the_algorithm(p, algo);
 
     fake_require_device(handle->device, who);
     c.alpha = *(const float *)alpha;
@@ -444,65 +432,59 @@ static cudnnStatus_t convolve(enum operation operation, const char *who, cudnnHa
     }
     if (bytes < it.memory || (it.memory && !space)) {
         fake_die("%s: algorithm %d with math %d needs a workspace of %zu bytes, and was given %zu",
-                 who, algo, it.math, it.memory, space ? bytes : 0);
+                 who, algo, (int)it.mathType, it.memory, space ? bytes : 0);
     }
     c.needed = it.memory;
     return queue(&c, who, x, w, y, space, bytes);
 }
 
 /* The parameters that are x, w and y. */
-#define CONVOLUTION(operation, which, kind, a, b, d, x, w, y)                                    \
-    cudnnStatus_t cudnnGetConvolution##which##AlgorithmMaxCount(cudnnHandle_t handle, int *most) \
-    {                                                                                            \
-        fake_require_device(handle->device, __func__);                                           \
-        *most = 2 * ALGORITHMS;                                                                  \
-        return CUDNN_STATUS_SUCCESS;                                                             \
-    }                                                                                            \
-    cudnnStatus_t cudnnGetConvolution##which##Algorithm_v7(                                      \
-        cudnnHandle_t handle, a first, b second, cudnnConvolutionDescriptor_t convolution,       \
-        d third, int most, int *n, kind##AlgoPerf_t *found)                                      \
-    {                                                                                            \
-        struct problem p = problem_of(x, w, convolution, y, __func__);                           \
-        struct algorithm all[ALGORITHMS];                                                        \
-                                                                                                 \
-        fake_require_device(handle->device, __func__);                                           \
-        algorithms(&p, all);                                                                     \
-        for (*n = 0; *n < most && *n < ALGORITHMS; ++*n) {                                       \
-            const struct algorithm *it = &all[*n];                                               \
-            found[*n] = (kind##AlgoPerf_t){                                                      \
-                (kind##Algo_t)it->algo, (cudnnStatus_t)it->status, it->time, it->memory,         \
-                CUDNN_DETERMINISTIC,    (cudnnMathType_t)it->math, {0}};                         \
-        }                                                                                        \
-        return CUDNN_STATUS_SUCCESS;                                                             \
-    }                                                                                            \
-    cudnnStatus_t cudnnGetConvolution##which##WorkspaceSize(                                     \
-        cudnnHandle_t handle, a first, b second, cudnnConvolutionDescriptor_t convolution,       \
-        d third, kind##Algo_t algo, size_t *bytes)                                               \
-    {                                                                                            \
-        struct problem p = problem_of(x, w, convolution, y, __func__);                           \
-        struct algorithm it;                                                                     \
-                                                                                                 \
-        fake_require_device(handle->device, __func__);                                           \
-        it = the_algorithm(&p, (int)algo);                                                       \
-        *bytes = it.memory;                                                                      \
-        return (cudnnStatus_t)it.status;                                                         \
-    }                                                                                            \
-    cudnnStatus_t cudnnConvolution##which(                                                       \
-        cudnnHandle_t handle, const void *alpha, a first, const void *first_data, b second,      \
-        const void *second_data, cudnnConvolutionDescriptor_t convolution, kind##Algo_t algo,    \
-        void *space, size_t bytes, const void *beta, d third, void *third_data)                  \
-    {                                                                                            \
-        struct problem p = problem_of(x, w, convolution, y, __func__);                           \
-                                                                                                 \
-        return convolve(operation, __func__, handle, alpha, beta, &p, (int)algo, x##_data,       \
-                        w##_data, y##_data, space, bytes);                                       \
+#define CONVOLUTION(operation, which, x, w, y)                                                    \
+    cudnnStatus_t cudnnGetConvolution##which##AlgorithmMaxCount(cudnnHandle_t handle, int *most)  \
+    {                                                                                             \
+        fake_require_device(handle->device, __func__);                                            \
+        *most = 2 * ALGORITHMS;                                                                   \
+        return CUDNN_STATUS_SUCCESS;                                                              \
+    }                                                                                             \
+    cudnnStatus_t cudnnGetConvolution##which##Algorithm_v7(                                       \
+        cudnnHandle_t handle, cudnnTensorDescriptor_t first, cudnnTensorDescriptor_t second,      \
+        cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t third, int most, int *n,        \
+        algorithm *found)                                                                         \
+    {                                                                                             \
+        struct problem p = problem_of(x, w, how, y, __func__);                                    \
+        algorithm all[ALGORITHMS];                                                                \
+                                                                                                  \
+        fake_require_device(handle->device, __func__);                                            \
+        algorithms(&p, all);                                                                      \
+        *n = most < ALGORITHMS ? most : ALGORITHMS;                                               \
+        memcpy(found, all, (size_t)*n * sizeof *all);                                             \
+        return CUDNN_STATUS_SUCCESS;                                                              \
+    }                                                                                             \
+    cudnnStatus_t cudnnGetConvolution##which##WorkspaceSize(                                      \
+        cudnnHandle_t handle, cudnnTensorDescriptor_t first, cudnnTensorDescriptor_t second,      \
+        cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t third, int algo, size_t *bytes) \
+    {                                                                                             \
+        struct problem p = problem_of(x, w, how, y, __func__);                                    \
+        algorithm it = the_algorithm(&p, algo);                                                   \
+                                                                                                  \
+        fake_require_device(handle->device, __func__);                                            \
+        *bytes = it.memory;                                                                       \
+        return it.status;                                                                         \
+    }                                                                                             \
+    cudnnStatus_t cudnnConvolution##which(                                                        \
+        cudnnHandle_t handle, const void *alpha, cudnnTensorDescriptor_t first,                   \
+        const void *first_data, cudnnTensorDescriptor_t second, const void *second_data,          \
+        cudnnConvolutionDescriptor_t how, int algo, void *space, size_t bytes, const void *beta,  \
+        cudnnTensorDescriptor_t third, void *third_data)                                          \
+    {                                                                                             \
+        struct problem p = problem_of(x, w, how, y, __func__);                                    \
+                                                                                                  \
+        return convolve(operation, __func__, handle, alpha, beta, &p, algo, x##_data, w##_data,   \
+                        y##_data, space, bytes);                                                  \
     }
-CONVOLUTION(FORWARD, Forward, cudnnConvolutionFwd, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,
-            cudnnTensorDescriptor_t, first, second, third)
-CONVOLUTION(DATA, BackwardData, cudnnConvolutionBwdData, cudnnFilterDescriptor_t,
-            cudnnTensorDescriptor_t, cudnnTensorDescriptor_t, third, first, second)
-CONVOLUTION(FILTER, BackwardFilter, cudnnConvolutionBwdFilter, cudnnTensorDescriptor_t,
-            cudnnTensorDescriptor_t, cudnnFilterDescriptor_t, first, third, second)
+CONVOLUTION(FORWARD, Forward, first, second, third)
+CONVOLUTION(DATA, BackwardData, third, first, second)
+CONVOLUTION(FILTER, BackwardFilter, first, third, second)
 
 struct biases {
     struct fake_tensor shape; /* of dy */
@@ -840,7 +822,7 @@ static struct convolution convolution_of(cudnnBackendDescriptor_t graph)
         t[i] = read_tensor(part_of(operation, first + TENSORS + i), i + 1);
     }
     movement = read_movement(part_of(operation, first + MOVEMENT), t[X].c / t[W].c);
-    c.p = problem_of(&t[X], &(struct fake_filter){t[W]}, &movement, &t[Y], "a graph");
+    c.p = problem_of(&t[X], &t[W], &movement, &t[Y], "a graph");
     c.needed = bytes_of(&t[W]);
     return c;
 }

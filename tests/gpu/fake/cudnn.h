@@ -26,40 +26,33 @@ typedef enum {
 } cudnnMathType_t;
 typedef enum { CUDNN_DETERMINISTIC = 1 } cudnnDeterminism_t;
 typedef enum { CUDNN_BATCHNORM_SPATIAL = 1 } cudnnBatchNormMode_t;
-typedef enum {
+/* One type for the algorithms of all three convolutions. */
+enum {
     CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM = 1,
     CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED = 7,
-    CUDNN_CONVOLUTION_FWD_ALGO_COUNT = 8
-} cudnnConvolutionFwdAlgo_t;
-typedef enum {
+    CUDNN_CONVOLUTION_FWD_ALGO_COUNT = 8,
     CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 = 1,
     CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED = 5,
-    CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT = 6
-} cudnnConvolutionBwdDataAlgo_t;
-typedef enum {
+    CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT = 6,
     CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 = 1,
     CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED = 5,
     CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT = 7
-} cudnnConvolutionBwdFilterAlgo_t;
-
-/* What an algorithm is expected to need; the three have the same members in the same order. */
-#define FAKE_ALGO_PERF(kind)            \
-    typedef struct {                    \
-        kind##Algo_t algo;              \
-        cudnnStatus_t status;           \
-        float time;                     \
-        size_t memory;                  \
-        cudnnDeterminism_t determinism; \
-        cudnnMathType_t mathType;       \
-        int reserved[3];                \
-    } kind##AlgoPerf_t
-FAKE_ALGO_PERF(cudnnConvolutionFwd);
-FAKE_ALGO_PERF(cudnnConvolutionBwdData);
-FAKE_ALGO_PERF(cudnnConvolutionBwdFilter);
+};
+typedef int cudnnConvolutionFwdAlgo_t, cudnnConvolutionBwdDataAlgo_t,
+    cudnnConvolutionBwdFilterAlgo_t;
+typedef struct {
+    int algo;
+    cudnnStatus_t status;
+    float time;
+    size_t memory;
+    cudnnDeterminism_t determinism;
+    cudnnMathType_t mathType;
+    int reserved[3];
+} cudnnConvolutionFwdAlgoPerf_t, cudnnConvolutionBwdDataAlgoPerf_t,
+    cudnnConvolutionBwdFilterAlgoPerf_t;
 
 typedef struct fake_dnn *cudnnHandle_t;
-typedef struct fake_tensor *cudnnTensorDescriptor_t;
-typedef struct fake_filter *cudnnFilterDescriptor_t;
+typedef struct fake_tensor *cudnnTensorDescriptor_t, *cudnnFilterDescriptor_t;
 typedef struct fake_convolution *cudnnConvolutionDescriptor_t;
 
 /* AlexeyAB's tree describes its pools to cuDNN, and never pools by it. */
@@ -98,24 +91,23 @@ cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t con
 
 /* The calls about each of the three convolutions have the same form: two operands, how they move, and
  * the result. */
-#define FAKE_CONVOLUTION(which, kind, a, b, d)                                                    \
-    cudnnStatus_t cudnnGetConvolution##which##AlgorithmMaxCount(cudnnHandle_t handle, int *most); \
-    cudnnStatus_t cudnnGetConvolution##which##Algorithm_v7(                                       \
-        cudnnHandle_t handle, a first, b second, cudnnConvolutionDescriptor_t convolution,        \
-        d third, int most, int *n, kind##AlgoPerf_t *found);                                      \
-    cudnnStatus_t cudnnGetConvolution##which##WorkspaceSize(                                      \
-        cudnnHandle_t handle, a first, b second, cudnnConvolutionDescriptor_t convolution,        \
-        d third, kind##Algo_t algo, size_t *bytes);                                               \
-    cudnnStatus_t cudnnConvolution##which(                                                        \
-        cudnnHandle_t handle, const void *alpha, a first, const void *first_data, b second,       \
-        const void *second_data, cudnnConvolutionDescriptor_t convolution, kind##Algo_t algo,     \
-        void *space, size_t bytes, const void *beta, d third, void *third_data)
-FAKE_CONVOLUTION(Forward, cudnnConvolutionFwd, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,
-                 cudnnTensorDescriptor_t);
-FAKE_CONVOLUTION(BackwardData, cudnnConvolutionBwdData, cudnnFilterDescriptor_t,
-                 cudnnTensorDescriptor_t, cudnnTensorDescriptor_t);
-FAKE_CONVOLUTION(BackwardFilter, cudnnConvolutionBwdFilter, cudnnTensorDescriptor_t,
-                 cudnnTensorDescriptor_t, cudnnFilterDescriptor_t);
+#define FAKE_CONVOLUTION(which)                                                                    \
+    cudnnStatus_t cudnnGetConvolution##which##AlgorithmMaxCount(cudnnHandle_t handle, int *most);  \
+    cudnnStatus_t cudnnGetConvolution##which##Algorithm_v7(                                        \
+        cudnnHandle_t handle, cudnnTensorDescriptor_t first, cudnnTensorDescriptor_t second,       \
+        cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t third, int most, int *n,         \
+        cudnnConvolutionFwdAlgoPerf_t *found);                                                     \
+    cudnnStatus_t cudnnGetConvolution##which##WorkspaceSize(                                       \
+        cudnnHandle_t handle, cudnnTensorDescriptor_t first, cudnnTensorDescriptor_t second,       \
+        cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t third, int algo, size_t *bytes); \
+    cudnnStatus_t cudnnConvolution##which(                                                         \
+        cudnnHandle_t handle, const void *alpha, cudnnTensorDescriptor_t first,                    \
+        const void *first_data, cudnnTensorDescriptor_t second, const void *second_data,           \
+        cudnnConvolutionDescriptor_t how, int algo, void *space, size_t bytes, const void *beta,   \
+        cudnnTensorDescriptor_t third, void *third_data)
+FAKE_CONVOLUTION(Forward);
+FAKE_CONVOLUTION(BackwardData);
+FAKE_CONVOLUTION(BackwardFilter);
 
 cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t handle, const void *alpha,
                                            cudnnTensorDescriptor_t dy_shape, const void *dy,
