@@ -57,7 +57,7 @@ nvidia_smi() {
     [[ ${lines[1]} == 'not ok 1 - training on a GPU: there is one, but '*' is a build for the CPU' ]]
     export GPU_TEST_ONLY=against_the_cpu
     sed 's/step:1e-4 .*; do/step:0; do/' "$REPO/tests/gpu/run.sh" >strict.sh
-    sed -i "s|^cd .*|cd '$REPO'|" strict.sh
+    sed -i "s|root=.*here/.*|root='$REPO'|" strict.sh
     run -1 bash strict.sh
     [[ $output == *'not ok 1 - step.cfg on a GPU gives the weights of the CPU: relative L2 '*', limit 0'* ]]
     nvidia_smi 0
@@ -76,7 +76,7 @@ nvidia_smi() {
     export GPU_PLAN=$PWD/steps GPU_TEST_TMP=$PWD/gpu
     long=7177.$BASHPID # a name that no other process has
     printf '%s\n' 'passes 90 echo ok 1 - one' 'fails 90 ls /nonexistent' "hangs 1 timeout $long sleep $long" 'late 90 true' >steps
-    GPU_PLAN_SECONDS=900 run -1 "$REPO/tests/gpu/plan.sh" out
+    GPU_PLAN_SECONDS=900 run -1 "$REPO/tests/gpu/run.sh" out
     echo "$output"
     grep -E '^passes +90 +[0-9]+  ok$' out/log
     grep -E '^fails +90 +[0-9]+  FAILED: ls: cannot access' out/log
@@ -86,7 +86,7 @@ nvidia_smi() {
     asleep() { pgrep -fx "sleep $long"; }
     none_asleep() { ! asleep; }
     wait_for 'the end of what hangs' none_asleep
-    GPU_PLAN_SECONDS=2 run -1 "$REPO/tests/gpu/plan.sh" out late
+    GPU_PLAN_SECONDS=2 run -1 "$REPO/tests/gpu/run.sh" out late
     [[ ${lines[-1]} == *'1 steps, 0 of them ok' && $output == *'not run: the 2 s are over'* ]]
     # The plan itself: ten minutes, of functions that there are.
     sed '/^#/d; s/ *#.*//' "$REPO/tests/gpu/steps" >plan

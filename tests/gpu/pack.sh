@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# pack.sh BUILD OUT [ALEXEYAB TREE]: what a machine with a GPU and nothing else needs to run tests/gpu/plan.sh, as OUT/run and
+# pack.sh BUILD OUT [ALEXEYAB TREE]: what a machine with a GPU and nothing else needs to run tests/gpu/run.sh, as OUT/run and
 # OUT/files.tar.gz (make gpu-pack). ALEXEYAB is a build of the folder TREE, of which the pack then has the program, too. Not in it,
 # because they are there with the driver and the toolkit, or larger than what may be carried: libcuda, libcudart, libcublas,
 # libcurand, libcudnn and libnccl; and the C and C++ libraries.
@@ -93,7 +93,7 @@ copy_data
 (cd "$files" && du -sh --apparent-size ./* | sort -rh)
 # The same bytes for the same files.
 tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$files" -cf - . | gzip -9n >"$out.new/files.tar.gz"
-cp tests/gpu/plan.sh "$out.new/run"
+cp tests/gpu/run.sh "$out.new/run"
 rm -rf "$files" "$out"
 mv "$out.new" "$out"
 size=$(du -sb "$out" | cut -f 1)

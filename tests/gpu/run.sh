@@ -1,7 +1,15 @@
 #!/usr/bin/env bash
-# What only a GPU can show, as TAP. Needs a build, data/mnist and little else. Without a GPU it skips, saying why; where nvidia-smi
-# lists one, what is missing is a failure. Several ranks share one GPU where there are no more.
-# Environment, most of it for tests/gpu/plan.sh:
+# What only a GPU can show: the steps of tests/gpu/steps. Several ranks share one GPU where there are no more. Docs:
+# tests/gpu/README.md.
+#
+#   run.sh                  all of them, as TAP; it needs a build, data/mnist and little else. Without a GPU it skips, saying why;
+#                           where nvidia-smi lists one, what is missing is a failure
+#   run.sh OUT [STEP...]    all, or these, in ten minutes. What a step prints goes into OUT/log at once, so a machine that is taken
+#                           away leaves what was seen until then; a step that fails or hangs stops no other. At the end of the log
+#                           is a line for each
+#
+# It is `run` in the pack of `make gpu-pack`, too, which needs nothing of the machine but a driver and CUDA's libraries.
+# Environment:
 #   DARKNET, DARKNET_ALEXEYAB          GPU builds of both trees (else those below build/); ALEXEYAB_TREE is the latter's source
 #   MPIEXEC, COMPARE_WEIGHTS           else mpiexec, and compiled here
 #   GPU_TEST_ONLY                      functions below (else those of tests/gpu/steps)
@@ -11,21 +19,53 @@
 #   GPU_TEST_PROGRAMS                  the folder of the tests of the exchange that make gpu-tests compiles
 #   GPU_TEST_SHAPES, GPU_TEST_SIZES    what `speed` trains, net:batch:side, and what it exchanges
 #   GPU_TEST_ACCURACY, GPU_TEST_EPOCHS what MNIST must reach, and in how many
+#   GPU_PLAN, GPU_PLAN_SECONDS         with OUT: a file with other steps; seconds for everything (570)
+#   CUDA_LIBRARIES                     in the pack: folders to be looked through first
 set -euo pipefail
-cd "$(dirname "$0")/../.."
 
-root=$PWD count=0 failed=0 mps_control=
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) root='' out=''
+if (($#)) || [[ -f $here/files.tar.gz ]]; then
+    out=${1:-gpu-results}
+    mkdir -p "$out"
+    out=$(cd "$out" && pwd)
+fi
+count=0 failed=0 mps_control=
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true)
-: "${MPIEXEC:=mpiexec --oversubscribe --bind-to none$( ((UID)) || echo ' --allow-run-as-root')}"
-read -ra mpiexec <<<"$MPIEXEC"
-# cuDNN and cuBLAS may round products to 10 bits (TF32) on newer GPUs; here they are held against the CPU.
-export OMPI_MCA_odls_base_sigkill_timeout=1 LC_ALL=C NVIDIA_TF32_OVERRIDE=0
-# All ranks are here. NCCL takes them for other machines where each has an NCCL_HOSTID of its own.
-export NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-lo}
-: "${GPU_TEST_LIMIT:=120}" "${GPU_TEST_REQUIRED:=}" "${GPU_TEST_ACCURACY:=0.98}"
-work=${GPU_TEST_TMP:-$(mktemp -d)}
-mkdir -p "$work"
-trap 'end_mps; [[ -n ${GPU_TEST_TMP:-} ]] || rm -rf "$work"' EXIT
+
+# ---- the pack ----
+
+# Folders with CUDA's libraries: those in the linker's cache, of the toolkit, of the driver, and of Python's packages.
+cuda_folders() {
+    local python
+    tr ':' '\n' <<<"${CUDA_LIBRARIES:-}"
+    ldconfig -p 2>/dev/null | sed -nE 's,^\s*lib(cuda|cudart|cublas|curand|cudnn|nccl)\.so\.[0-9]+ .* => (.*)/.*,\2,p'
+    ls -d /usr/local/cuda*/lib64 /usr/local/cuda*/targets/x86_64-linux/lib /usr/local/nvidia/lib64 /usr/local/nvidia/lib \
+        /usr/lib/x86_64-linux-gnu/nvidia/current 2>/dev/null || true
+    for python in python3 /opt/*/.venv/bin/python3; do
+        "$python" -c 'import glob, nvidia; print(*(f for p in nvidia.__path__ for f in glob.glob(p + "/*/lib")), sep="\n")' \
+            2>/dev/null || true
+    done
+}
+
+# Unpacks it, once, and uses what is in it.
+use_pack() {
+    root=${TMPDIR:-/tmp}/gpu-pack-$(cksum <"$here/files.tar.gz" | tr -d ' ')
+    if [[ ! -d $root ]]; then
+        rm -rf "$root.new"
+        mkdir -p "$root.new"
+        tar -xzf "$here/files.tar.gz" -C "$root.new"
+        mv "$root.new" "$root"
+    fi
+    export DARKNET=$root/bin/darknet DARKNET_ALEXEYAB=$root/bin/darknet-alexeyab COMPARE_WEIGHTS=$root/bin/compare_weights
+    export GPU_TEST_PROGRAMS=$root/bin/tests
+    # Of 3000 images.
+    export GPU_TEST_ACCURACY=${GPU_TEST_ACCURACY:-0.95} GPU_TEST_EPOCHS=${GPU_TEST_EPOCHS:-20}
+    # Open MPI, somewhere else than where it was built for. There may be no ssh, and none is needed.
+    export OPAL_PREFIX=$root/mpi PMIX_MCA_mca_base_component_path=$root/mpi/pmix PATH=$root/mpi/bin:$PATH
+    export OMPI_MCA_plm=isolated OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none
+    LD_LIBRARY_PATH=$root/lib:$(cuda_folders | awk '/./ && !seen[$0]++' | paste -s -d :)
+    export LD_LIBRARY_PATH
+}
 
 # ---- what the steps are made of ----
 
@@ -262,6 +302,15 @@ know_the_way() {
 }
 
 # ---- the steps of tests/gpu/steps ----
+
+check() {
+    if on 1 "$DARKNET" cmn check && ! grep -q ' 0 GPUs for this rank' log; then
+        report 'cmn check sees a GPU' ok
+    else
+        report 'cmn check sees a GPU' 'it does not' log
+    fi
+    sed 's/^/# /' log
+}
 
 against_the_cpu() {
     local cfg
@@ -530,28 +579,6 @@ speed() {
     fi
 }
 
-# Where the time of a micro-batch goes on the GPU: the kernels of 64 images of resnet50 in bf16, by Nsight Compute, about a step of
-# them behind the first steps.
-profile() {
-    local program command=(classifier train labels-1000.data)
-    if ! program=$(first_of ncu /usr/local/cuda*/bin/ncu /opt/nvidia/nsight-compute/*/ncu); then
-        report 'a profile of resnet50' 'skip ncu is not installed'
-        return
-    fi
-    shape resnet50 64 224 || return 0
-    sed -i 's/^max_batches=.*/max_batches=8/' resnet50.cfg
-    end_mps
-    local wrapper=("$program" --metrics gpu__time_duration.sum --print-kernel-base function --print-units base --csv
-        --log-file "$work/profile.csv" --launch-skip 3000 --launch-count 2000)
-    trains 'a profile of resnet50' 1 resnet50 -cmn_mixed bf16 -cmn_verify 0 || return 0
-    awk -F '","' '/"Kernel Name"/ { for (i = 1; i <= NF; ++i) if ($i == "Kernel Name") name = i; next }
-        name && /gpu__time_duration/ { t = $NF; gsub(/[",]/, "", t); time[$name] += t / 1e6; ++calls[$name]; all += t / 1e6 }
-        END { for (k in time) printf "# %8.3f ms %5.1f %% %5d  %.90s\n", time[k], 100 * time[k] / all, calls[k], k }' \
-        "$work/profile.csv" | sort -k 2 -rn | head -n 40 >profile
-    cat profile
-    report 'a profile of resnet50' "$(if [[ -s profile ]]; then echo ok; else head -n 5 "$work/profile.csv"; fi)"
-}
-
 mnist() {
     local accuracy ranks by=() wrapper=() GPU_TEST_LIMIT=400
     sed 's|^backup.*|backup=out|' "$root/cfg/mnist.data" >mnist.data
@@ -567,16 +594,113 @@ mnist() {
     done
 }
 
-steps=${GPU_TEST_ONLY:-$(sed -nE 's/^([a-z_]+) +[0-9]+ +#.*/\1/p' tests/gpu/steps)}
-find_program
-prepare
-command=(classifier train small.data)
-know_the_way
-echo "# $DARKNET"
-nvidia-smi -L 2>/dev/null | sed 's/^/# /' || true
-for step in $steps; do
-    "$step"
-done
-((count)) || { report 'tests on a GPU' 'none ran'; }
-echo "1..$count"
-((failed == 0))
+# ---- all in one process, or each step in its own ----
+
+test_all() {
+    local step steps
+    : "${GPU_TEST_LIMIT:=120}" "${GPU_TEST_REQUIRED:=}" "${GPU_TEST_ACCURACY:=0.98}"
+    work=${GPU_TEST_TMP:-$(mktemp -d)} command=(classifier train small.data)
+    mkdir -p "$work"
+    trap 'end_mps; [[ -n ${GPU_TEST_TMP:-} ]] || rm -rf "$work"' EXIT
+    steps=${GPU_TEST_ONLY:-$(sed -nE 's/^([a-z_]+) +[0-9]+ +#.*/\1/p' tests/gpu/steps)}
+    find_program
+    prepare
+    know_the_way
+    echo "# $DARKNET"
+    nvidia-smi -L 2>/dev/null | sed 's/^/# /' || true
+    for step in $steps; do
+        "$step"
+    done
+    ((count)) || { report 'tests on a GPU' 'none ran'; }
+    echo "1..$count"
+    ((failed == 0))
+}
+
+# The one line that says how a step ended, from what it printed.
+why() {
+    local line
+    line=$(grep -m 1 -E '^not ok' <<<"$1" || grep -m 1 -E '^cmn\[|not found|cannot|No such|[Ff]ailed|[Ee]rror' <<<"$1" || tail -n 1 <<<"$1")
+    sed -E "s|$root/||g; s/^not ok [0-9]* - (training on a GPU: )?//; s/^[[:space:]]+//; s/^(.{160}).+/\1…/" <<<"${line:-nothing was printed}"
+}
+
+# Ends what a step has left: a rank outlives a shell that was killed.
+end_the_rest() {
+    local folder
+    for folder in /proc/[0-9]*; do
+        ! grep -qzx "GPU_PLAN_STEP=$1" "$folder/environ" 2>/dev/null || kill -KILL "${folder#/proc/}" 2>/dev/null || true
+    done
+}
+
+# note NAME PLANNED TOOK RESULT
+rows=() oks=0
+note() {
+    rows+=("$(printf '%-17s %7s %6s  %s' "$@")")
+    [[ $4 != ok* ]] || oks=$((oks + 1))
+    printf '==== %s: %s\n' "$1" "$4" | tee -a "$out/log"
+}
+
+# run_step NAME SECONDS [COMMAND...]: a function of tests/gpu/run.sh where there is no command.
+run_step() {
+    local name=$1 planned=$2 left=$((GPU_PLAN_SECONDS - SECONDS)) begin=$SECONDS status=0 from limit printed passed result
+    shift 2
+    if ((left < 5)); then
+        note "$name" "$planned" - "not run: the $GPU_PLAN_SECONDS s are over"
+        return
+    fi
+    limit=$((planned <= left ? planned : left))
+    (($#)) || set -- env GPU_TEST_ONLY="$name" bash tests/gpu/run.sh
+    printf '\n==== %s: %s (%d s at most)\n' "$name" "$*" "$limit" >>"$out/log"
+    from=$(stat -c %s "$out/log")
+    GPU_PLAN_STEP=$$-$name timeout --kill-after=5 "$limit" "$@" </dev/null >>"$out/log" 2>&1 || status=$?
+    end_the_rest "$$-$name"
+    printed=$(tail -c +$((from + 1)) "$out/log" | tr -d '\0')
+    # What the training or test said that was ended.
+    [[ $status != 1[23][47] || ! -f $GPU_TEST_TMP/log ]] || tail -n 40 "$GPU_TEST_TMP/log" | sed 's/^/# /' >>"$out/log"
+    passed=$(awk '/^ok [0-9].*# SKIP/ { ++skipped; next } /^ok [0-9]/ { ++ok } /^not ok/ { ++bad }
+        END { if (ok + skipped + bad > 1) printf ", %d passed%s%s", ok, skipped ? ", " skipped " skipped" : "",
+            bad ? ", " bad " not, first" : "" }' <<<"$printed")
+    case $status in
+        0) result=ok$passed ;;
+        124 | 137) result="NO END$passed; last: $(tail -n 1 <<<"$printed")" ;;
+        *) result="FAILED$passed: $(why "$printed")" ;;
+    esac
+    note "$name" "$planned" $((SECONDS - begin)) "$result"
+}
+
+test_each() {
+    local name seconds words
+    export GPU_TEST_TMP=${GPU_TEST_TMP:-${TMPDIR:-/tmp}/gpu-test-$UID} GPU_TEST_REQUIRED=1 GPU_TEST_LIMIT=${GPU_TEST_LIMIT:-75}
+    export NCCL_DEBUG=${NCCL_DEBUG:-WARN}
+    : "${GPU_PLAN_SECONDS:=570}"
+    date '+==== %F %T' >>"$out/log"
+    while read -r -u 3 name seconds words; do
+        [[ $# -eq 0 || " $* " == *" $name "* ]] || continue
+        read -ra words <<<"$words"
+        run_step "$name" "$seconds" "${words[@]}"
+    done 3< <(sed -E 's/ *#.*//; /^$/d' "${GPU_PLAN:-$root/tests/gpu/steps}")
+    cp "$GPU_TEST_TMP/trace.json" "$out/" 2>/dev/null || true
+    {
+        printf '\n%-17s %7s %6s  %s\n' step planned took result
+        printf '%s\n' "${rows[@]}"
+        printf '%d s; %d steps, %d of them ok\n' "$SECONDS" "${#rows[@]}" "$oks"
+    } | tee -a "$out/log"
+    ((oks == ${#rows[@]}))
+}
+
+if [[ -f $here/files.tar.gz ]]; then
+    use_pack
+else
+    root=$(cd "$here/../.." && pwd)
+fi
+cd "$root"
+: "${MPIEXEC:=mpiexec --oversubscribe --bind-to none$( ((UID)) || echo ' --allow-run-as-root')}"
+read -ra mpiexec <<<"$MPIEXEC"
+# cuDNN and cuBLAS may round products to 10 bits (TF32) on newer GPUs; here they are held against the CPU.
+export OMPI_MCA_odls_base_sigkill_timeout=1 LC_ALL=C NVIDIA_TF32_OVERRIDE=0
+# All ranks are here. NCCL takes them for other machines where each has an NCCL_HOSTID of its own.
+export NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-lo}
+if [[ -n $out ]]; then
+    test_each "${@:2}"
+else
+    test_all
+fi
