@@ -122,7 +122,7 @@ no_gpu() {
     done
 }
 
-@test "the real NCCL and cuDNN have the numbers, words and descriptors that the module counts on" {
+@test "the real NCCL and cuDNN have the numbers and words that the module counts on" {
     need_build
     [[ $(cat "$BATS_FILE_TMPDIR/parts") == *CUDNN=1*NCCL=1* ]] || skip 'cuDNN or NCCL is not installed'
     made=$(dirname "$gpu")/../cuda.mk
