@@ -190,6 +190,7 @@ static void add_identity(struct description *d, const struct cmn_checkpointing *
     add(d, "list_images", "%zu", s->train_images);
     add(d, "list_hash", "%s", c->list_hash);
     add(d, "classes_hash", "%s", s->classes_hash);
+    add(d, "valid_hash", "%s", s->valid_hash);
     add(d, "best_seen", "%zu", c->step->kept.best.seen);
     add_keys(d, c, keys, KEYS);
     add_keys(d, c, told, TOLD);
@@ -482,6 +483,18 @@ static void tell_other_keys(const struct cmn_checkpointing *c)
     }
 }
 
+static void tell_other_validation(const struct cmn_checkpointing *c)
+{
+    const char *there = cmn_saved_text(c->file->training, "valid_hash");
+    const char *here = c->session->valid_hash;
+
+    if (there[0] && here[0] && strcmp(there, here) && c->step->kept.best.known) {
+        cmn_warn("the validation list has changed since the checkpoint: new figures are compared "
+                 "with the best one of the old list, %.6g",
+                 c->step->kept.best.value);
+    }
+}
+
 void cmn_identity_tell_origin(struct cmn_checkpointing *c)
 {
     size_t now = cmn_net_iteration(c->model->net);
@@ -514,6 +527,7 @@ void cmn_identity_tell_origin(struct cmn_checkpointing *c)
     }
     tell_other_ranks(c);
     tell_other_keys(c);
+    tell_other_validation(c);
     cmn_checkpoint_free(c->file);
     c->file = NULL;
 }

@@ -377,6 +377,17 @@ static void hash_classes(struct cmn_session *s, const struct cmn_data_cfg *d)
     free(label);
 }
 
+/* Hashes the names of the validation list, whose figures are compared with each other. */
+static void hash_valid(struct cmn_session *s, char *const *paths, int n)
+{
+    XXH64_hash_t hash = 0;
+
+    for (int i = 0; i < n; i++) {
+        hash = XXH3_64bits_withSeed(paths[i], strlen(paths[i]) + 1, hash);
+    }
+    snprintf(s->valid_hash, sizeof s->valid_hash, "%016" PRIx64, (uint64_t)hash);
+}
+
 void cmn_session_data(struct cmn_session *s, const struct cmn_data_cfg *d)
 {
     const char *valid = s->options.validate && d->valid ? d->valid : "";
@@ -390,12 +401,14 @@ void cmn_session_data(struct cmn_session *s, const struct cmn_data_cfg *d)
     s->classes = d->classes;
     if (s->valid_list[0] && s->command->answer == CMN_BOXES) {
         cmn_boxes_open(&s->boxes, s->valid_list, "");
+        hash_valid(s, s->boxes.paths, s->boxes.images);
     }
     if (s->command->answer == CMN_CLASSES && !d->tag) {
         hash_classes(s, d);
     }
     if (s->valid_list[0] && s->command->answer == CMN_CLASSES) {
         cmn_valid_open(&s->valid, s->valid_list, labels_of(d), classes_of(d), d->top);
+        hash_valid(s, s->valid.paths, s->valid.images);
     }
 }
 

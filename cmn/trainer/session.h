@@ -52,6 +52,7 @@ struct cmn_session {
     long mapped;                      /* the largest class that it leads to */
     int classes;                      /* 0: not in the file */
     char classes_hash[20];            /* hash of a classifier's labels; empty: not known */
+    char valid_hash[20];              /* hash of the validation list; empty: there is none */
     struct cmn_labelled_images valid; /* for CMN_CLASSES; its `images` is 0 without a list */
     struct cmn_box_set boxes;         /* the same for CMN_BOXES */
 

@@ -378,10 +378,12 @@ as_large() {
     words=(classifier train small.data keys.cfg -cmn_checkpoint 3)
     run_on 2 "${words[@]}" -cmn_validate 1 -cmn_clip 0.3 -cmn_ema 0.9
     sed -i 's/^max_batches=.*/max_batches=6/' keys.cfg
+    sed -i 1d valid.list
     run_on 2 "${words[@]}" -cmn_validate 1 -cmn_clip 0.1
     grep 'the checkpoint was written with cmn_clip=0.3, and this training has 0.1: ' train.log
     grep 'the checkpoint was written with cmn_ema=0.9, and this training has off: ' train.log
     run -1 grep 'it was the best of this one' train.log
+    grep 'the validation list has changed since the checkpoint: new figures are compared with the best one of the old list, 0' train.log
     rm out/keys_best.weights
     sed -i 's/^max_batches=.*/max_batches=9/' keys.cfg
     run_on 2 "${words[@]}" -cmn_validate 1 -cmn_clip 0.1
@@ -393,6 +395,7 @@ as_large() {
     sed -i 's/^max_batches=.*/max_batches=12/' keys.cfg
     run_on 2 "${words[@]}" -cmn_validate 1 -cmn_clip 0.1
     grep 'it was the best of this one' train.log
+    run -1 grep 'the validation list has changed' train.log
     tac labels.txt >other.txt
     mv other.txt labels.txt
     sed -i 's/^max_batches=.*/max_batches=15/' keys.cfg
