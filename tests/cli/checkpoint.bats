@@ -513,10 +513,9 @@ int rename(const char *from, const char *to)
 }
 END
     gcc -shared -fPIC -o calls.so calls.c
-    mpiexec+=(-x LD_LIBRARY_PATH="$PWD" -x LD_PRELOAD=calls.so)
     mlp_cfg batch=24 max_batches=6 >mlp.cfg
     mapfile -t words < <(classifier mlp -cmn_checkpoint 1)
-    run -1 darknet_on 1 "${words[@]}" -cmn
+    LD_LIBRARY_PATH=$PWD LD_PRELOAD=calls.so run -1 darknet_on 1 "${words[@]}" -cmn
     printf '%s\n' "$output" >train.log
     grep '^cmn.* the last checkpoint is not written: the weights are saved, and a resume begins before them' train.log
     [[ $(seen "out/mlp$FINAL.weights") -eq 144 ]]
