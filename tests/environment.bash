@@ -15,7 +15,7 @@ read -ra mpiexec <<<"$MPIEXEC"
 # As tests/tree.mk has it.
 cached=${XDG_CACHE_HOME:-$HOME/.cache}/darknet-cmn/alexeyab-59596d78
 [[ -n ${ALEXEYAB_TREE:-} || ! -d $cached/src ]] || ALEXEYAB_TREE=$cached
-# Open MPI would take ob1 here anyway. Its other ways look for adapters first, 0.2 s in each process (libpsm2). A fifth of a job's start
-# is what PMIx keeps in shared memory for many more ranks, and plug-ins of hwloc that look for X servers.
-export PMIX_MCA_gds=${PMIX_MCA_gds:-hash} HWLOC_PLUGINS_PATH=${HWLOC_PLUGINS_PATH:-/none}
+# Open MPI would take ob1 here anyway. Its other ways look for adapters first, 0.2 s in each process (libpsm2). Plug-ins of hwloc
+# look for X servers, which takes a tenth of a small job's start.
+export HWLOC_PLUGINS_PATH=${HWLOC_PLUGINS_PATH:-/none}
 export TREE ALEXEYAB_BUILD BUILD DARKNET CC SAN NP MPIEXEC ALEXEYAB_TREE=${ALEXEYAB_TREE:-} OMPI_MCA_pml=${OMPI_MCA_pml:-ob1}
