@@ -43,6 +43,10 @@ CMN_ON_GPU size_t cmn_gpu_batch_ahead(struct cmn_host_rows input, struct cmn_hos
 /* Says that the next cmn_gpu_batch_send() sends the batch with that number. 0: it has no number. */
 CMN_ON_GPU void cmn_gpu_batch_take(size_t number);
 
+/* Blocking where it allocates. Returns page-locked memory of n floats, which is valid until the next
+ * call. */
+CMN_ON_GPU float *cmn_gpu_batch_locked(size_t n);
+
 /* Not blocking. Queues a copy of n floats from the GPU, behind what Darknet has queued;
  * cmn_gpu_batch_answer() delivers them to `host`. Returns 0 if the caller has to copy, because too
  * many copies are pending. */

@@ -458,6 +458,11 @@ void cmn_share_images(int images, void (*work)(void *self, int first, int end, f
     }
 }
 
+float *cmn_lends_locked(struct network *net, size_t n)
+{
+    return trains_on_gpu(net) ? cmn_gpu_batch_locked(n) : NULL;
+}
+
 int cmn_fetches_later(struct network *net, const float *device, float *host, size_t n, float *sum)
 {
     int unread = !sum && cmn_tree_layer(&net->layers[net->n - 1]).finds_boxes;

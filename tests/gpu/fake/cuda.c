@@ -55,8 +55,9 @@ enum { TO_GPU, FROM_GPU, A_STREAM, THE_GPU, AN_EVENT, WAITS };
 static long waits[WAITS];
 
 /* Written behind them: copies to the GPU on other streams than Darknet's; those of them that another
- * thread asked for than the one that started the process; copies back that nobody waits for. */
-static long copies_beside, copies_of_others, copies_back;
+ * thread asked for than the one that started the process; copies back that nobody waits for; copies
+ * from and to memory that is not page-locked. */
+static long copies_beside, copies_of_others, copies_back, pageable_copies;
 static pthread_t first_thread;
 
 /* ---- for all of the stand-in ---- */
@@ -67,9 +68,9 @@ __attribute__((destructor)) static void tell_waits(void)
     FILE *out = name ? fopen(name, "a") : NULL;
 
     if (out && current >= 0) {
-        fprintf(out, "%ld %ld %ld %ld %ld %ld %ld %ld\n", waits[TO_GPU], waits[FROM_GPU],
+        fprintf(out, "%ld %ld %ld %ld %ld %ld %ld %ld %ld\n", waits[TO_GPU], waits[FROM_GPU],
                 waits[A_STREAM], waits[THE_GPU], waits[AN_EVENT], copies_beside, copies_of_others,
-                copies_back);
+                copies_back, pageable_copies);
     }
     if (out) {
         fclose(out);
@@ -664,6 +665,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     }
     sides(&work, to, from, kind, 0);
     fake_lock();
+    pageable_copies += !block_of(to, bytes) || !block_of(from, bytes);
     s = known(cudaStreamLegacy, work.what);
     at = s->queued + (kind != cudaMemcpyHostToDevice);
     if (kind == cudaMemcpyHostToDevice) {
