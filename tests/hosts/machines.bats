@@ -11,7 +11,7 @@ setup_file() {
     [[ -z ${cluster_why:-} ]] || return 0
     cd "$BATS_FILE_TMPDIR" || return
     small_data 24000 10
-    mlp_cfg batch="$([[ -z $SAN ]] && echo 24 || echo 600)" subdivisions=12 max_batches="${STEPS:-2000}" cmn_batch=global cmn_exact=on >mlp.cfg
+    mlp_cfg batch="$([[ -z $SAN ]] && echo 24 || echo 600)" subdivisions=12 max_batches="${STEPS:-600}" cmn_batch=global cmn_exact=on >mlp.cfg
     timeout "$HANG_LIMIT" "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_seed 7 -cmn_validate 0 >undisturbed.log 2>&1 ||
         { cat undisturbed.log; return 1; }
 }
@@ -21,7 +21,7 @@ setup() {
     enter_cluster
     small_data 24000 10
     cp "$BATS_FILE_TMPDIR/mlp.cfg" .
-    [[ -n $SAN ]] || slowed SLOW_MS=10
+    [[ -n $SAN ]] || slowed SLOW_MS=15
     : >slow
 }
 
