@@ -16,6 +16,8 @@ read -ra mpiexec <<<"$MPIEXEC"
 cached=${XDG_CACHE_HOME:-$HOME/.cache}/darknet-cmn/alexeyab-59596d78
 [[ -n ${ALEXEYAB_TREE:-} || ! -d $cached/src ]] || ALEXEYAB_TREE=$cached
 # Open MPI would take ob1 here anyway. Its other ways look for adapters first, 0.2 s in each process (libpsm2). Plug-ins of hwloc
-# look for X servers, which takes a tenth of a small job's start.
-export HWLOC_PLUGINS_PATH=${HWLOC_PLUGINS_PATH:-/none}
+# look for X servers, hwloc itself reads what each PCI device says of itself, which is slow in a virtual machine, and PMIx clears
+# 8 MiB for each job. Without all that the start of a small job takes two thirds of the processor time.
+export HWLOC_PLUGINS_PATH=${HWLOC_PLUGINS_PATH:-/none} HWLOC_COMPONENTS=${HWLOC_COMPONENTS:--linux:pci}
+export NS_META_SEG_SIZE=65536 NS_DATA_SEG_SIZE=65536
 export TREE ALEXEYAB_BUILD BUILD DARKNET CC SAN NP MPIEXEC ALEXEYAB_TREE=${ALEXEYAB_TREE:-} OMPI_MCA_pml=${OMPI_MCA_pml:-ob1}
