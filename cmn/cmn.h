@@ -306,7 +306,7 @@ void cmn_share_images(int images, void (*work)(void *self, int first, int end, f
 /* Local. A loss that the host computes for a GPU calls it before its copies: returns page-locked memory
  * of n floats, which these copies pass several times as fast. It is the module's, and valid until the
  * next call. NULL without -cmn on a GPU. */
-float *cmn_lends_locked(struct network *net, size_t n);
+float *cmn_locked_memory(struct network *net, size_t n);
 
 /* Local, not blocking. Where a forward pass on a GPU copies something to the host: whether n floats
  * of the GPU's come to `host`, and their sum to *sum (it may be NULL), without a wait, before the

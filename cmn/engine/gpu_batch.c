@@ -42,7 +42,7 @@ static struct {
     size_t numbers, taken;
     struct question question[QUESTIONS];
     int questions;
-    struct cmn_device_mail lent;
+    struct cmn_device_mail for_loss;
 } batch;
 
 /* Protects the states and numbers of the places. A thread fills a place without holding it. */
@@ -143,7 +143,7 @@ void cmn_gpu_batch_close(void)
         for (int i = 0; i < QUESTIONS; i++) {
             cmn_device_mail_close(&batch.question[i].mail);
         }
-        cmn_device_mail_close(&batch.lent);
+        cmn_device_mail_close(&batch.for_loss);
         cmn_device_stream_close(batch.stream);
         /* Numbers continue, so that a batch of the last network is never taken for one of the
          * next. */
@@ -279,10 +279,10 @@ size_t cmn_gpu_batch_ahead(struct cmn_host_rows input, struct cmn_host_rows trut
 
 /* ---- back to the host ---- */
 
-float *cmn_gpu_batch_locked(size_t n)
+float *cmn_gpu_batch_memory(size_t n)
 {
-    cmn_device_mail_room(&batch.lent, n);
-    return batch.lent.locked;
+    cmn_device_mail_room(&batch.for_loss, n);
+    return batch.for_loss.locked;
 }
 
 int cmn_gpu_batch_ask(const float *device, float *host, size_t n, float *sum)

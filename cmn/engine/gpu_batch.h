@@ -45,7 +45,7 @@ CMN_ON_GPU void cmn_gpu_batch_take(size_t number);
 
 /* Blocking where it allocates. Returns page-locked memory of n floats, which is valid until the next
  * call. */
-CMN_ON_GPU float *cmn_gpu_batch_locked(size_t n);
+CMN_ON_GPU float *cmn_gpu_batch_memory(size_t n);
 
 /* Not blocking. Queues a copy of n floats from the GPU, behind what Darknet has queued;
  * cmn_gpu_batch_answer() delivers them to `host`. Returns 0 if the caller has to copy, because too

@@ -458,9 +458,9 @@ void cmn_share_images(int images, void (*work)(void *self, int first, int end, f
     }
 }
 
-float *cmn_lends_locked(struct network *net, size_t n)
+float *cmn_locked_memory(struct network *net, size_t n)
 {
-    return trains_on_gpu(net) ? cmn_gpu_batch_locked(n) : NULL;
+    return trains_on_gpu(net) ? cmn_gpu_batch_memory(n) : NULL;
 }
 
 int cmn_fetches_later(struct network *net, const float *device, float *host, size_t n, float *sum)
