@@ -63,7 +63,6 @@ trains_on() {
     goes_on "$1" "$2" "$3" "${words[@]}"
 }
 
-# bats test_tags=alexeyab
 @test "same bits on 1 to 3 ranks: batch normalisation, dropout, subdivisions, Adam, a random rate, a drawn seed" {
     bn_cfg subdivisions=2 >bn.cfg
     bn_cfg adam=1 >adam.cfg
@@ -407,7 +406,6 @@ run_id() {
     grep -aoE '"run":"[0-9a-f]{16}"' "$1" | cut -d '"' -f 4
 }
 
-# bats test_tags=alexeyab
 @test "a training keeps its id through restarts; an attempt goes on from no other one's, and from no less than was reached" {
     bn_cfg max_batches=4 >bn.cfg
     mapfile -t words < <(classifier bn -cmn_validate 0 -cmn_checkpoint 2)

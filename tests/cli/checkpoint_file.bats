@@ -129,7 +129,6 @@ END
     rm out/.mlp.checkpoint-lock
 }
 
-# bats test_tags=alexeyab
 @test "weights that cannot be written end a training without checkpoints, or at its end, and no other" {
     small_data 120 20
     mlp_cfg batch=20 max_batches=7 >mlp.cfg

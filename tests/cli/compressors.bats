@@ -57,7 +57,6 @@ accuracy() {
         -cmn_double_buffering 1 -cmn_compress fp16
 }
 
-# bats test_tags=alexeyab
 @test "what measuring has found out is said once, and changes nothing" {
     mlp_cfg batch=20 max_batches=30 >mlp.cfg
     train_on 2 mlp.cfg -cmn_compress powersgd
@@ -68,7 +67,6 @@ accuracy() {
     cmp measured.weights "out/mlp$FINAL.weights"
 }
 
-# bats test_tags=alexeyab
 @test "a compressor on one rank changes nothing" {
     mlp_cfg batch=20 max_batches=10 >mlp.cfg
     trained plain 1 mlp.cfg

@@ -273,7 +273,6 @@ whole_as_one() {
 }
 
 # ITERATIONS=50 tests/run.sh cli/exact hosts/training: more of them.
-# bats test_tags=alexeyab
 @test "each kind of network on 1, 5 and 8 ranks, with each communicator and both libraries: equal weights, losses, averages and tensors" {
     local iterations=${ITERATIONS:-2} net ranks name keys nets=(mlp conv)
     local each=(batch=24 subdivisions=8 max_batches="$iterations" cmn_batch=global)

@@ -105,7 +105,6 @@ loads() {
     grep -q 'top 1' loads.out
 }
 
-# bats test_tags=alexeyab
 @test "SIGKILL of a rank ends the job, names rank and host, keeps the last weights" {
     start 3
     kill -KILL "$(pid_of_rank 1)"

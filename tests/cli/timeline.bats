@@ -115,7 +115,6 @@ END
     grep '^cmn: timeline t.json: steps 8 to 10 of 2 ranks, clocks within 0 us' err.txt
 }
 
-# bats test_tags=alexeyab
 @test "the weights are the same with and without" {
     train 2 mlp.cfg
     mv "out/mlp$FINAL.weights" without.weights

@@ -190,7 +190,6 @@ END
     ends_naming 0 'rank 0@[^ ]+ is stalled in: writing weights, iteration [0-9]+; 1 other rank waits for it in: '
 }
 
-# bats test_tags=alexeyab
 @test "a rank that never comes through the end of MPI" {
     [[ -z $SAN ]] || skip 'the sanitizers must be loaded first'
     cat >calls.c <<'END'
