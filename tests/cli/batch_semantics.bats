@@ -37,61 +37,49 @@ rates_are() {
 }
 
 @test "batch: of one rank with per_rank, of all with global; seen, iteration and epoch follow" {
-    mlp_cfg batch=20 max_batches=6 >mlp.cfg
-    rows 3 mlp.cfg
-    [[ $(seen "out/mlp$FINAL.weights") -eq 360 && $(last 1) -eq 6 && $(last 2) == 3 ]]
-    grep -q 'batch 20 per rank, global batch 60' train.log
-    rows 3 mlp.cfg -cmn_batch global
-    [[ $(seen "out/mlp$FINAL.weights") -eq 120 && $(last 1) -eq 6 && $(last 2) == 1 ]]
-    grep -q 'batch 6 per rank (rank 0; parts differ by one), global batch 20' train.log
+    mlp_cfg batch=21 max_batches=6 >mlp.cfg
+    rows 2 mlp.cfg
+    [[ $(seen "out/mlp$FINAL.weights") -eq 252 && $(last 1) -eq 6 && $(last 2) == 2.1 ]]
+    grep -q 'batch 21 per rank, global batch 42' train.log
+    rows 2 mlp.cfg -cmn_batch global
+    [[ $(seen "out/mlp$FINAL.weights") -eq 126 && $(last 1) -eq 6 && $(last 2) == 1.05 ]]
+    grep -q 'batch 10 per rank (rank 0; parts differ by one), global batch 21' train.log
 }
 
 @test "subdivisions: the passes of a step, and no image more" {
     mlp_cfg batch=20 subdivisions=4 max_batches=4 >passes.cfg
-    mlp_cfg batch=20 max_batches=4 >whole.cfg
-    for keys in '-cmn_batch per_rank' '-cmn_batch global'; do
-        # shellcheck disable=SC2086
-        for cfg in passes whole; do
-            rows 2 $cfg.cfg $keys
-        done
-        [[ $(seen "out/passes$FINAL.weights") -eq $(seen "out/whole$FINAL.weights") ]]
-        [[ $(seen "out/whole$FINAL.weights") -eq $([[ $keys == *global ]] && echo 80 || echo 160) ]]
-    done
-    # Only whole micro-batches can be normalised over all ranks: 5 images do not reach for 6.
-    fails_clearly_on 6 'cmn_batch=global: 5 images a micro-batch .*raise batch' \
-        classifier train small.data passes.cfg -cmn -cmn_batch global -cmn_sync_bn 1
+    rows 2 passes.cfg
+    [[ $(seen "out/passes$FINAL.weights") -eq 160 ]]
+    rows 2 passes.cfg -cmn_batch global
+    [[ $(seen "out/passes$FINAL.weights") -eq 80 ]]
+    # Only whole micro-batches can be normalised over all ranks: 2 images do not reach for 3.
+    mlp_cfg batch=8 subdivisions=4 cmn_batch=global >few.cfg
+    fails_clearly_on 3 'cmn_batch=global: 2 images a micro-batch .*raise batch' classifier train small.data few.cfg -cmn -cmn_sync_bn 1
 }
 
-# said_shares N CFG TEXT: the first line of the training says so.
-said_shares() {
-    train_on "$1" "$2"
-    grep -qF "$3, global batch 20" train.log || { cat train.log; return 1; }
-}
-
-# bats test_tags=alexeyab
 @test "subdivisions with global, the default: whole micro-batches while they reach, then shares of the batch" {
-    mlp_cfg batch=20 subdivisions=4 max_batches=4 cmn_batch=global >passes.cfg
+    mlp_cfg batch=6 subdivisions=3 max_batches=4 cmn_batch=global >passes.cfg
     trained one 1 passes.cfg
     sed -i /cmn_batch/d passes.cfg
-    for shares in '2:batch 10 per rank' '3:batch 5 per rank (rank 0; parts differ by a micro-batch)' '4:batch 5 per rank' \
-        '5:batch 4 per rank' '6:batch 3 per rank (rank 0; parts differ by one)'; do
-        said_shares "${shares%%:*}" passes.cfg "${shares#*:}"
-        [[ $(seen "out/passes$FINAL.weights") -eq 80 ]]
+    for shares in '2:batch 2 per rank (rank 0; parts differ by a micro-batch)' '3:batch 2 per rank' '4:batch 1 per rank (rank 0; parts differ by one)'; do
+        train_on "${shares%%:*}" passes.cfg
+        grep -F "${shares#*:}, global batch 6" train.log
+        [[ $(seen "out/passes$FINAL.weights") -eq 24 ]]
         assert_close one.weights "out/passes$FINAL.weights" $LIMIT
     done
-    fails_clearly_on 21 'cmn_batch=global: 20 images a step .*21 ranks: raise batch, or lower the number of ranks' \
+    fails_clearly_on 7 'cmn_batch=global: 6 images a step .*7 ranks: raise batch, or lower the number of ranks' \
         classifier train small.data passes.cfg -cmn
 }
 
 @test "learning_rate: the cfg's on any number of ranks; with cmn_scale_lr=linear times that number" {
     mlp_cfg batch=20 learning_rate=.01 max_batches=2 >mlp.cfg
-    rows 3 mlp.cfg
+    rows 2 mlp.cfg
     rates_are .01
     run -1 grep -q 'learning rate' train.log
-    rows 3 mlp.cfg -cmn_scale_lr linear
-    rates_are .03
-    [[ $(grep -c "learning rate 0.03, 3 times the cfg's from the first iteration on.*burn_in (5 epochs are 10 iterations)" train.log) -eq 1 ]]
-    rows 3 mlp.cfg -cmn_batch global -cmn_scale_lr linear
+    rows 2 mlp.cfg -cmn_scale_lr linear
+    rates_are .02
+    [[ $(grep -c "learning rate 0.02, 2 times the cfg's from the first iteration on.*burn_in (5 epochs are 15 iterations)" train.log) -eq 1 ]]
+    rows 2 mlp.cfg -cmn_batch global -cmn_scale_lr linear
     rates_are .01
     grep -q 'cmn_scale_lr=linear changes nothing with cmn_batch=global' train.log
     rows 1 mlp.cfg -cmn_scale_lr linear
@@ -110,23 +98,16 @@ said_shares() {
 }
 
 @test "burn_in, policy, steps: in iterations, whatever N; linear scales them as a whole" {
-    while IFS='|' read -r keys after; do
+    while IFS='|' read -r way keys after; do
+        read -r batch scale factor <<<"$way"
         # shellcheck disable=SC2086
         mlp_cfg batch=20 max_batches=6 learning_rate=.01 burn_in=3 power=2 policy=$keys >mlp.cfg
-        for way in 'per_rank off 1' 'global off 1' 'per_rank linear 2'; do
-            read -r batch scale factor <<<"$way"
-            # The others follow the same line of Darknet's: one of them has to do.
-            [[ $way == *linear* || $keys == steps* ]] || continue
-            rows 2 mlp.cfg -cmn_batch "$batch" -cmn_scale_lr "$scale"
-            rates_are "$factor * .01 * (i < 3 ? (i / 3) ^ 2 : $after)"
-        done
+        rows 2 mlp.cfg -cmn_batch "$batch" -cmn_scale_lr "$scale"
+        rates_are "$factor * .01 * (i < 3 ? (i / 3) ^ 2 : $after)"
     done <<'END'
-constant|1
-steps steps=4,6 scales=.5,.1|(i < 4 ? 1 : i < 6 ? .5 : .05)
-step step=4 scale=.1|(i < 4 ? 1 : .1)
-exp gamma=.9|.9 ^ i
-poly|(1 - i / 6) ^ 2
-sigmoid gamma=.5 step=4|1 / (1 + exp(.5 * (i - 4)))
+per_rank off 1|steps steps=4,6 scales=.5,.1|(i < 4 ? 1 : i < 6 ? .5 : .05)
+global off 1|step step=4 scale=.1|(i < 4 ? 1 : .1)
+per_rank linear 2|sigmoid gamma=.5 step=4|1 / (1 + exp(.5 * (i - 4)))
 END
 }
 
@@ -137,26 +118,27 @@ END
 }
 
 # bats test_tags=alexeyab
-@test "policy=random: all ranks draw the same rate, that of one rank" {
+@test "policy=random: all ranks draw the same rate, that of one rank, also after a resume" {
     mlp_cfg batch=24 max_batches=5 learning_rate=.02 policy=random power=1 >mlp.cfg
     rows 1 mlp.cfg -cmn_batch global
     mv rows one
     mv "out/mlp$FINAL.weights" one.weights
-    rows 3 mlp.cfg -cmn_batch global -cmn_verify 1
+    rows 2 mlp.cfg -cmn_batch global -cmn_verify 1 -cmn_checkpoint 3
     diff one rows
     assert_close one.weights "out/mlp$FINAL.weights" $LIMIT
     [[ $(cut -f 3 rows | sort -u | wc -l) -eq 5 ]]
+    rm out/mlp-5.checkpoint
+    rows 2 mlp.cfg -cmn_batch global -cmn_checkpoint 3
+    grep 'resumed from out/mlp-3.checkpoint' train.log
+    tail -n 2 one | diff - <(tail -n 2 rows)
 }
 
-@test "max_batches counts iterations; cmn_epochs counts images and sets it, also for poly" {
-    mlp_cfg batch=20 max_batches=8 >mlp.cfg
-    rows 3 mlp.cfg
-    [[ $(last 1) -eq 8 && $(last 2) == 4 ]]
+@test "cmn_epochs: counts images, and sets max_batches, also for poly" {
     mlp_cfg batch=20 max_batches=1000 learning_rate=.01 policy=poly power=1 cmn_epochs=2 >mlp.cfg
-    rows 3 mlp.cfg
-    [[ $(last 1) -eq 4 && $(last 2) == 2 ]]
-    rates_are '.01 * (1 - i / 4)'
-    rows 3 mlp.cfg -cmn_batch global
+    rows 2 mlp.cfg
+    [[ $(last 1) -eq 6 && $(last 2) == 2 ]]
+    rates_are '.01 * (1 - i / 6)'
+    rows 2 mlp.cfg -cmn_batch global
     [[ $(last 1) -eq 12 && $(last 2) == 2 ]]
     rates_are '.01 * (1 - i / 12)'
 }
@@ -194,42 +176,16 @@ END
     done
 }
 
-@test "cmn_lars: N ranks train as one, and otherwise than without it" {
-    mlp_cfg batch=30 learning_rate=.3 cmn_lars=.1 max_batches=10 >mlp.cfg
-    train_on 1 mlp.cfg -cmn_batch global
-    grep -q ', LARS 0.1' train.log
-    mv "out/mlp$FINAL.weights" one.weights
-    for keys in '' '-cmn_communicator flat'; do
-        # shellcheck disable=SC2086
-        train_on 3 mlp.cfg -cmn_batch global -cmn_verify 1 $keys
-        assert_close one.weights "out/mlp$FINAL.weights" $LIMIT
-    done
-    train_on 3 mlp.cfg -cmn_batch global -cmn_lars 0
-    assert_far one.weights "out/mlp$FINAL.weights" 1e-2
-    pjreddies || return 0 # adam
-    mlp_cfg cmn_lars=.1 adam=1 >adam.cfg
-    fails_clearly_on 2 'cmn_lars=0.1 does not go with adam=1 in the cfg: .*: remove one of them' classifier train small.data adam.cfg -cmn
-}
-
-@test "cmn_clip: N ranks train as one, with LARS, too; a cfg with it validates; its checkpoint is one of its own" {
-    mlp_cfg batch=30 learning_rate=.1 cmn_clip=.1 max_batches=20 >mlp.cfg
-    trained one 1 mlp.cfg -cmn_batch global -cmn_communicator flat
-    for n in 1 4; do
-        train_on $n mlp.cfg -cmn_batch global -cmn_communicator shm -cmn_verify 1
-        assert_close one.weights "out/mlp$FINAL.weights" $LIMIT
-    done
+@test "cmn_clip with LARS: 3 ranks train as one; a cfg with it validates; its checkpoint is one of its own" {
     mlp_cfg batch=30 learning_rate=.1 cmn_lars=.1 cmn_clip=.1 max_batches=10 >mlp.cfg
-    train_on 1 mlp.cfg -cmn_batch global
+    trained one 1 mlp.cfg -cmn_batch global
     grep -q ', LARS 0.1, clipped to 0.1' train.log
-    mv "out/mlp$FINAL.weights" one.weights
     train_on 3 mlp.cfg -cmn_batch global -cmn_verify 1
     assert_close one.weights "out/mlp$FINAL.weights" $LIMIT
-    train_on 3 mlp.cfg -cmn_batch global -cmn_clip off
-    assert_far one.weights "out/mlp$FINAL.weights" 1e-3
     mlp_cfg cmn_clip=.1 max_batches=2 >mlp.cfg
     train_on 2 mlp.cfg -cmn_checkpoint 2
     sed 's/^cmn_clip=/cmn_local_steps=4\n&/' mlp.cfg >both.cfg
-    ! pjreddies || darknet_on 2 classifier valid small.data both.cfg "out/mlp$FINAL.weights" -cmn >valid.log 2>&1
+    ! pjreddies || darknet_on 1 classifier valid small.data both.cfg "out/mlp$FINAL.weights" -cmn >valid.log 2>&1
     fails_clearly_on 2 'cmn_lars, cmn_clip, cmn_nonfinite=skip. its momentum is kept apart, and here with the gradients' \
         classifier train small.data mlp.cfg -cmn -cmn_clip off -cmn_checkpoint 2
 }
@@ -243,9 +199,9 @@ seen in a weights file, epoch: batch
 iteration (log, JSON, file names): batch
 learning_rate: learning_rate
 burn_in, power, policy, steps, scales, step, scale, gamma: burn_in
-max_batches: max_batches
+max_batches: batch
 policy=random: policy=random
-cmn_epochs: max_batches
+cmn_epochs: cmn_epochs
 random=1: random=1
 weights of another number of ranks: resuming
 END
