@@ -75,7 +75,7 @@ boxes() {
 # tiny KEY=VALUE...: a network of yolov4-tiny's kind; keys are those of [net].
 tiny() {
     local part
-    net_section width=64 height=64 channels=3 batch=24 subdivisions=6 learning_rate=0.000003 cmn_batch=global "$@"
+    net_section width=32 height=32 channels=3 batch=24 subdivisions=6 learning_rate=0.000003 cmn_batch=global "$@"
     for part in '16 2 mish' '32 2 mish' '32 1 mish'; do
         read -r filters stride activation <<<"$part"
         printf '%s\n' '[convolutional]' batch_normalize=1 "filters=$filters" size=3 "stride=$stride" pad=1 "activation=$activation"
@@ -110,12 +110,9 @@ detected() {
     mv out/net_final.weights "$1.weights"
 }
 
-# one_to_three: net.cfg on 1, 2 and 3 ranks has the same weights: N.weights.
-one_to_three() {
-    local n
-    for n in 1 2 3; do
-        detected "$n" "$n"
-    done
-    assert_close 1.weights 2.weights 1e-6
+# one_and_three: net.cfg on 1 and 3 ranks has the same weights: N.weights.
+one_and_three() {
+    detected 1 1
+    detected 3 3
     assert_close 1.weights 3.weights 1e-6
 }

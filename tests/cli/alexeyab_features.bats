@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # shellcheck disable=SC2154  # mpiexec, otherwise: helpers.bash
-# What AlexeyAB's Darknet has and pjreddie's has not: its keys and layers on 1, 2 and 3 ranks, and cfgs of its folder cfg/.
+# What AlexeyAB's Darknet has and pjreddie's has not: its keys and layers on 1 and 3 ranks, and cfgs of its folder cfg/.
 
 load helpers
 load alexeyab
@@ -18,10 +18,10 @@ resumes_with_same_bits() {
 
 @test "AlexeyAB's keys: letter_box, mixup, and with OpenCV blur and gaussian_noise: draws belong to the sample" {
     boxes 60
-    tiny batch=12 subdivisions=3 height=96 letter_box=1 mixup=1 blur=1 gaussian_noise=20 max_batches=3 >net.cfg
-    one_to_three
+    tiny batch=12 subdivisions=4 height=64 letter_box=1 mixup=1 blur=1 gaussian_noise=20 max_batches=3 learning_rate=0.0001 >net.cfg
+    one_and_three
     # As they are drawn for each sample, the number of loader threads changes nothing: a rank has one for each image here.
-    tiny batch=12 subdivisions=3 height=96 letter_box=1 mixup=1 max_batches=3 >net.cfg
+    tiny batch=12 subdivisions=4 height=64 letter_box=1 mixup=1 max_batches=3 learning_rate=0.0001 >net.cfg
     detect_on 1
     [[ $ALEXEYAB_BUILD != *-opencv* ]] || assert_far 1.weights out/net_final.weights 1e-4
 }
@@ -34,10 +34,9 @@ resumes_with_same_bits() {
     [[ $(grep -A 1 '^\[convolutional\]' net.cfg) == *stopbackward* ]]
     sed '/stopbackward/d; s/max_batches=3/max_batches=1/; s/learning_rate=.*/learning_rate=0/' net.cfg >first.cfg
     darknet_on 1 detector train digits.data first.cfg -dont_show -cmn -cmn_seed 7 -cmn_validate 0 >train.log 2>&1
-    for n in 1 2 3; do
+    for n in 1 3; do
         detected "$n" "$n" out/first_final.weights -clear
     done
-    assert_close 1.weights 2.weights 1e-6
     assert_close 1.weights 3.weights 1e-6
     # The head, then the first layer: 4 * 16 numbers of each filter, and 16 * 27 weights.
     cmp -i 20 -n $((4 * (64 + 432))) out/first_final.weights 3.weights
@@ -50,7 +49,7 @@ resumes_with_same_bits() {
         before_last $'[convolutional]\nsize=1\nstride=1\npad=1\nfilters=16\nactivation=linear\n[route]\nlayers=-2' |
         sed 's/^\[yolo\]/&\nembedding_layer=-3\nmax_delta=5/' >net.cfg
     printf '%s\n' '[route]' layers=-4 '[contrastive]' classes=10 temperature=1 yolo_layer=-2 cls_normalizer=1 max_delta=10 >>net.cfg
-    one_to_three
+    one_and_three
     # It is validated, though its last layer finds no boxes.
     detect_on 2 -cmn_validate 1
     jq -e '.[0]["validation/main/map"] > 0' out/net.json >/dev/null
@@ -74,14 +73,14 @@ resumes_with_same_bits() {
 
 @test "AlexeyAB's keys: what follows the deltas: each rank follows its own, and a checkpoint has it" {
     boxes 60
-    tiny batch=12 subdivisions=4 max_batches=6 learning_rate=.0001 badlabels_rejection_percentage=1 num_sigmas_reject_badlabels=3 \
+    tiny batch=12 subdivisions=4 max_batches=4 learning_rate=.0001 badlabels_rejection_percentage=1 num_sigmas_reject_badlabels=3 \
         equidistant_point=1 >net.cfg
     resumes_with_same_bits
     detect_on 2 -cmn_communicator flat
     assert_close whole.weights out/net_final.weights 1e-6
 }
 
-@test "cmn_exact: 1, 2, 3 and 5 ranks have the same bits, with mosaic, a resize, ema_alpha and clipping; also resumed on others" {
+@test "cmn_exact: 1, 3 and 5 ranks have the same bits, with mosaic, a resize, ema_alpha and clipping; also resumed on others" {
     export CMN_DEBUG_CHECKPOINT_KEEP=99
     local n with=()
     boxes 60
@@ -89,7 +88,7 @@ resumes_with_same_bits() {
     echo savelast=2 >>digits.data
     tiny batch=12 subdivisions=4 max_batches=6 saturation=1.5 exposure=1.5 hue=.1 mixup=1 ema_alpha=.9 learning_rate=.0001 "${with[@]}" |
         sed 's/random=0/random=1/' >net.cfg
-    for n in 1 2 3 5; do
+    for n in 1 3 5; do
         detect_on "$n" -cmn_exact on -cmn_clip 50 -cmn_verify 1 -cmn_checkpoint 2
         for what in final ema; do
             mv "out/net_$what.weights" "$n.$what"
@@ -128,13 +127,12 @@ resumes_with_same_bits() {
         '[connected]' output=16 activation=relu '[connected]' output=10 activation=linear '[softmax]' >>net.cfg
     sed 's/max_batches=3/max_batches=1/; s/learning_rate=.*/learning_rate=0/' net.cfg >first.cfg
     train_on 1 first.cfg -dont_show
-    for how in '1 flat' '2 shm' '3 flat'; do
+    for how in '1 flat' '2 shm'; do
         train_on "${how% *}" net.cfg -dont_show -cmn_communicator "${how#* }"
         mv out/net_final.weights "${how% *}.weights"
     done
     [[ $(grep -c 'net.cfg: no effect on the CPU, for this Darknet knows them only on GPUs: adam=1, batch_normalize=2, dont_update$' train.log) -eq 1 ]]
     assert_close 1.weights 2.weights 1e-6
-    assert_close 1.weights 3.weights 1e-6
     # The last 160 numbers are the weights of [connected].
     tail -c 640 out/first_final.weights >first
     tail -c 640 1.weights >last
@@ -159,18 +157,16 @@ thin() {
         { print }' "$ALEXEYAB_TREE/cfg/$cfg.cfg"
 }
 
-@test "cfgs of AlexeyAB's folder: two iterations on 2 ranks" {
+@test "cfgs of AlexeyAB's folder: an iteration on 2 ranks" {
     boxes 24
     small_data 24 0
-    net="momentum=0.9 decay=0.0005 max_batches=2 learning_rate=0.0001 batch=4 subdivisions=2"
+    net="momentum=0.9 decay=0.0005 max_batches=1 learning_rate=0.0001 batch=4 subdivisions=2"
     mosaic=
     [[ $ALEXEYAB_BUILD != *-opencv* ]] || mosaic=mosaic=1
     # The command, the cfg, its keys.
-    for row in "detector yolov4-tiny width=64 height=64 $mosaic" \
-        "detector yolov7-tiny width=64 height=64" \
+    for row in "detector yolov7-tiny width=64 height=64" \
         "detector yolov4 width=64 height=64 $mosaic" \
         "detector csresnext50-panet-spp-original-optimal width=64 height=64 $mosaic" \
-        "detector yolov4-tiny_contrastive width=64 height=64 contrastive=1 contrastive_jit_flip=1" \
         "classifier csdarknet53-omega width=64 height=64 cutmix=1 mosaic=1 label_smooth_eps=0.1 min_crop=64 max_crop=96"; do
         read -r command cfg keys <<<"$row"
         # shellcheck disable=SC2086  # keys and their values
@@ -181,7 +177,7 @@ thin() {
         darknet_on 2 "$command" train "$data" net.cfg -dont_show -cmn -cmn_seed 7 -cmn_validate 0 -cmn_verify 1 >train.log 2>&1 ||
             { echo "$cfg"; tail -n 30 train.log; false; }
         echo "$cfg: $SECONDS s"
-        [[ $(seen out/net_final.weights) -eq 8 ]]
+        [[ $(seen out/net_final.weights) -eq 4 ]]
         rm out/net_final.weights
     done
 }
