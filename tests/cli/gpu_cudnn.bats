@@ -40,7 +40,7 @@ trained() {
 }
 
 @test "cuDNN: one rank learns what the CPU does, with cuDNN and without, and more ranks the same" {
-    for net in mixed norm; do
+    for net in norm mixed; do
         write "$net"
         trained "$CPU" 1 "$net" cpu
         trained "$BARE" 1 "$net" bare
@@ -50,27 +50,25 @@ trained() {
         grep -q 'on GPUs' train.log
     done
     write mixed subdivisions=6
-    trained "$CPU" 1 mixed cpu
     trained "$DARKNET" 3 mixed many -cmn_verify 1
     assert_close cpu.weights many.weights 1e-5
 }
 
 # Products of 32 bits are as they are. tests/gpu/engine/gpu_convolution.c says what bf16 makes of a convolution; a step's
 # gradients differ by where its micro-batches are cut, and not by who computes them.
-@test "cuDNN: cmn_mixed=bf16 computes convolutions in bf16, and 1, 2 and 3 ranks learn the same" {
+@test "cuDNN: cmn_mixed=bf16 computes convolutions in bf16, and several ranks learn the same" {
     export FAKE_CAPABILITY=8
-    for net in groups norm; do
+    for row in 'groups 2 -cmn_overlap on' 'norm 3 -cmn_double_buffering off'; do
+        read -r net ranks keys <<<"$row"
         write "$net" subdivisions=6
         trained "$DARKNET" 1 "$net" float
         write "$net" subdivisions=6 cmn_mixed=bf16
         trained "$DARKNET" 1 "$net" one
         assert_far float.weights one.weights 1e-5
         assert_close float.weights one.weights 2e-3
-        for keys in '2 -cmn_overlap on' '3 -cmn_double_buffering off'; do
-            # shellcheck disable=SC2086  # keys and their values
-            trained "$DARKNET" ${keys%% *} "$net" many -cmn_verify 1 ${keys#* }
-            assert_close one.weights many.weights 1e-6
-        done
+        # shellcheck disable=SC2086  # keys and their values
+        trained "$DARKNET" "$ranks" "$net" many -cmn_verify 1 $keys
+        assert_close one.weights many.weights 1e-6
     done
     # Where nothing but tensor cores works.
     write conv
@@ -84,7 +82,7 @@ trained() {
     assert_close one.weights two.weights 1e-3
 }
 
-@test "cuDNN: cmn_mixed=bf16 keeps its bits in a resume, and beside validations; another value is told" {
+@test "cuDNN: cmn_mixed=bf16 keeps its bits in a resume, and beside validations in 32 bits; another value is told" {
     export FAKE_CAPABILITY=8
     write norm subdivisions=6
     trained "$DARKNET" 2 norm whole -cmn_mixed bf16 -cmn_checkpoint 2
@@ -106,13 +104,13 @@ trained() {
 @test "cuDNN: cmn_mixed=bf16 ends the job where it cannot be had, or would change nothing" {
     local refused='remove the key'
     write conv
-    fails_clearly_on 2 "cmn_mixed=bf16: GPUs have bf16 from compute capability 8.0 on, and this one has 6.x: $refused" \
+    fails_clearly_on 1 "cmn_mixed=bf16: GPUs have bf16 from compute capability 8.0 on, and this one has 6.x: $refused" \
         classifier train small.data conv.cfg -cmn -cmn_mixed bf16
     FAKE_CAPABILITY=7 fails_clearly_on 1 "and this one has 7.x: $refused" classifier train small.data conv.cfg -cmn -cmn_mixed bf16
     export FAKE_CAPABILITY=8
     fails_clearly_on 1 'cmn_mixed=bf16: this processor multiplies no numbers of bf16 .*, or the program was built without oneDNN: remove the key' \
         classifier train small.data conv.cfg -nogpu -cmn -cmn_mixed bf16
-    DARKNET=$BARE fails_clearly_on 2 "cmn_mixed=bf16: cuDNN computes it on GPUs, and the program was built without CUDNN=1: $refused" \
+    DARKNET=$BARE fails_clearly_on 1 "cmn_mixed=bf16: cuDNN computes it on GPUs, and the program was built without CUDNN=1: $refused" \
         classifier train small.data conv.cfg -cmn -cmn_mixed bf16
     # An evaluation computes in 32 bits, here or elsewhere.
     write conv cmn_mixed=bf16
@@ -148,23 +146,11 @@ trained() {
     cmp 'threads-1 2.weights' 'threads-3 2.weights'
     assert_close cpu.weights 'threads-1 2.weights' 1e-5
     export FAKE_CAPABILITY=8
-    for ranks in 1 3; do
-        rm -rf out
-        darknet_on $ranks detector train data.data yolo.cfg -cmn -cmn_seed 7 -cmn_mixed bf16 >train.log 2>&1
-        grep -x 608 train.log
-        mv out/yolo_final.weights "$ranks.weights"
-        assert_far cpu.weights "$ranks.weights" 1e-6
-        assert_close cpu.weights "$ranks.weights" 1e-3
-    done
-    assert_close 1.weights 3.weights 1e-6
-}
-
-@test "cuDNN: a validation of single images takes other algorithms and more workspace, and the training goes on" {
-    write norm
-    trained "$DARKNET" 2 norm without
-    trained "$DARKNET" 2 norm with -cmn_validate 1 -cmn_report_every 2
-    grep -q '"validation/main/accuracy"' out/norm.json
-    cmp without.weights with.weights
+    rm -rf out
+    darknet_on 3 detector train data.data yolo.cfg -cmn -cmn_seed 7 -cmn_mixed bf16 >train.log 2>&1
+    grep -x 608 train.log
+    assert_far cpu.weights out/yolo_final.weights 1e-6
+    assert_close cpu.weights out/yolo_final.weights 1e-3
 }
 
 @test "cuDNN: where no algorithm works, the layer is named" {
