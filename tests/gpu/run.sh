@@ -625,9 +625,9 @@ why() {
 
 # Ends what a step has left: a rank outlives a shell that was killed.
 end_the_rest() {
-    local folder
-    for folder in /proc/[0-9]*; do
-        ! grep -qzx "GPU_PLAN_STEP=$1" "$folder/environ" 2>/dev/null || kill -KILL "${folder#/proc/}" 2>/dev/null || true
+    local pid
+    { grep -slzx "GPU_PLAN_STEP=$1" /proc/[0-9]*/environ || true; } | while IFS=/ read -r _ _ pid _; do
+        kill -KILL "$pid" 2>/dev/null || true
     done
 }
 
