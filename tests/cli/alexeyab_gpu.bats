@@ -39,7 +39,7 @@ digits() {
 detector() {
     local part normalize=batch_normalize=$1
     shift
-    net_section width=32 height=32 channels=3 batch=12 subdivisions=6 learning_rate=0.0005 max_batches=4 cmn_batch=global "$@"
+    net_section width=16 height=16 channels=3 batch=6 subdivisions=3 learning_rate=0.0005 max_batches=4 cmn_batch=global "$@"
     for part in '8 2 mish' '16 1 mish'; do
         read -r filters stride activation <<<"$part"
         printf '%s\n' '[convolutional]' "$normalize" "filters=$filters" size=3 "stride=$stride" pad=1 "activation=$activation"
@@ -87,8 +87,8 @@ as_one() {
     mv 1.weights cpu.weights
     DARKNET=$BARE boxes_on 2
     assert_close cpu.weights 2.weights 1e-5
-    as_one 2
     # Without cuDNN a convolution overwrites what shortcuts and routes added to the gradient before.
+    boxes_on 1
     assert_far cpu.weights 1.weights 1e-3
     sed -i '/^\[shortcut\]/,/^activation/d; s/^layers=-1,-4/layers=-1/' net.cfg
     DARKNET=$CPU boxes_on 1
@@ -97,57 +97,45 @@ as_one() {
     assert_close cpu.weights 3.weights 1e-5
     grep -q 'on GPUs' train.log
     # Its validation, too: on ranks that have other numbers of images.
-    net_section batch=24 subdivisions=4 cmn_batch=global learning_rate=0.05 channels=3 max_batches=4 >net.cfg
-    printf '%s\n' '[convolutional]' filters=8 size=3 stride=2 pad=1 activation=mish '[avgpool]' \
+    net_section batch=24 subdivisions=4 cmn_batch=global learning_rate=0.05 channels=3 max_batches=2 >net.cfg
+    printf '%s\n' '[convolutional]' filters=8 size=3 stride=4 pad=1 activation=mish '[avgpool]' \
         '[convolutional]' filters=10 size=1 stride=1 pad=1 activation=linear '[softmax]' groups=1 >>net.cfg
-    for run in "1 $CPU" "1 $DARKNET" "3 $DARKNET"; do
+    for run in "1 $CPU" "3 $DARKNET"; do
         DARKNET=${run#* } train_on "${run%% *}" net.cfg -dont_show -cmn_validate 1 -cmn_verify 1
         jq -c '[.[-1] | ."validation/main/accuracy", (."validation/main/loss", ."main/loss" | . * 1e4 | round), ."main/accuracy"]' out/net.json
         [[ -f first.weights ]] || cp out/net_final.weights first.weights
         assert_close first.weights out/net_final.weights 1e-5
     done >rows
     grep '^\[' rows | uniq -c
-    [[ $(grep -c '^\[' rows) -eq 3 && $(grep '^\[' rows | sort -u | wc -l) -eq 1 ]]
+    [[ $(grep -c '^\[' rows) -eq 2 && $(grep '^\[' rows | sort -u | wc -l) -eq 1 ]]
 }
 
-@test "AlexeyAB's tree on GPUs: batch normalisation, averages, Adam, and what its own update alone knows" {
+@test "AlexeyAB's tree on GPUs: batch normalisation with the statistics of all images" {
     digits
-    detector 1 ema_alpha=0.9 >net.cfg
-    as_one 3
-    detector 1 adam=1 learning_rate=0.0001 >net.cfg
-    as_one 2
-    # A layer that is left out at first keeps its gradients, and then uses all of them.
-    detector 1 burn_in=3 >net.cfg
-    sed -i '0,/filters=8/s//filters=8\nburnin_update=1/; s/^filters=30/filters=30\ndont_update=2/' net.cfg
-    as_one 3
-    # Without sharing the statistics of 12 images, 2 ranks compute others.
-    detector 1 subdivisions=1 >net.cfg
+    # Without sharing the statistics of 6 images, 2 ranks compute others.
+    detector 1 subdivisions=1 ema_alpha=0.9 >net.cfg
     as_one 2 -cmn_sync_bn on
     boxes_on 2
     assert_far 1.weights 2.weights 1e-5
 }
 
-@test "AlexeyAB's tree on GPUs: its own update takes sums that are clipped, of 16 bits, compressed or one step late, and resumes" {
+@test "AlexeyAB's tree on GPUs: its own update takes sums that are clipped, compressed or one step late, and resumes" {
     digits
+    echo savelast=2 >>digits.data # it writes the average then, too
     # Scaled losses give the weights of those that are not. Clipping looks at the gradient itself, and not at what loss_scale makes of it.
     detector 1 burn_in=3 >net.cfg
-    boxes_on 1 -cmn_clip 0.05
+    boxes_on 1 -cmn_clip 20
     mv 1.weights plain.weights
     detector 1 burn_in=3 loss_scale=128 >net.cfg
-    as_one 2 -cmn_clip 0.05
-    assert_close plain.weights 1.weights 1e-5
+    boxes_on 2 -cmn_clip 20
+    assert_close plain.weights 2.weights 1e-5
     detector 1 adam=1 learning_rate=0.0001 >net.cfg
     as_one 2 -cmn_clip 0.05 -cmn_nonfinite skip
     # A layer that is left out at first keeps the sums of all ranks.
-    detector 1 burn_in=3 loss_scale=128 >net.cfg
+    detector 1 burn_in=3 loss_scale=128 ema_alpha=0.9 >net.cfg
     sed -i '0,/filters=8/s//filters=8\nburnin_update=1/; s/^filters=30/filters=30\ndont_update=2/' net.cfg
-    boxes_on 1
+    as_one 3 -cmn_clip 1e9
     assert_far plain.weights 1.weights 1e-3
-    boxes_on 2 -cmn_compress bf16
-    assert_close 1.weights 2.weights 1e-2
-    assert_far 1.weights 2.weights 1e-6
-    boxes_on 3 -cmn_clip 1e9
-    assert_close 1.weights 3.weights 1e-6
     for keys in '-cmn_local_steps 2' '-cmn_double_buffering 1 -cmn_communicator flat -cmn_compress powersgd'; do
         rm -f out/net-*.checkpoint
         if [[ $keys == *powersgd* ]]; then # small tensors travel exactly
@@ -157,6 +145,7 @@ as_one() {
         # shellcheck disable=SC2086  # keys and their values
         boxes_on 2 -cmn_checkpoint 3 $keys
         mv 2.weights whole.weights
+        mv out/net_ema.weights whole-ema.weights
         assert_far 1.weights whole.weights 1e-6
         assert_close 1.weights whole.weights 0.1
         rm out/net-4.checkpoint
@@ -164,13 +153,14 @@ as_one() {
         boxes_on 2 -cmn_checkpoint 3 $keys
         grep 'resumed from out/net-3.checkpoint, iteration 3' train.log
         cmp whole.weights 2.weights
+        cmp whole-ema.weights out/net_ema.weights
     done
 }
 
 # For single images cuDNN has another algorithm than for more, with another kind of products.
 @test "AlexeyAB's tree on GPUs: each algorithm of cuDNN runs with its own kind of products, and half precision where a GPU has it" {
     digits
-    detector 1 subdivisions=12 >net.cfg
+    detector 1 subdivisions=6 >net.cfg
     as_one 2
     detector 1 loss_scale=128 >net.cfg
     boxes_on 1
@@ -182,20 +172,6 @@ as_one() {
     # Each micro-batch rounds the sum so far to 16 bits.
     boxes_on 2
     assert_close 1.weights 2.weights 1e-3
-}
-
-@test "AlexeyAB's tree on GPUs: a training that was ended and resumed has the same bits" {
-    digits
-    detector 1 max_batches=6 ema_alpha=0.9 >net.cfg
-    boxes_on 2 -cmn_checkpoint 4
-    mv 2.weights whole.weights
-    rm out/net-6.checkpoint
-    boxes_on 2 -cmn_checkpoint 4
-    grep 'resumed from out/net-4.checkpoint, iteration 4' train.log
-    cmp whole.weights 2.weights
-    rm out/net-6.checkpoint
-    boxes_on 3 -cmn_checkpoint 4
-    assert_close whole.weights 3.weights 1e-6
 }
 
 # refuses N MESSAGE ARGUMENTS...: a training of net.cfg on N ranks ends with status 1 and this message.
@@ -214,7 +190,7 @@ refuses() {
     sed -i '0,/filters=8/s//filters=8\nstream=1/' net.cfg
     refuses 1 'stream in the cfg: the sum over the ranks waits for one stream'
     detector 1 loss_scale=128 >net.cfg
-    refuses 2 "cmn_lars=0.01 does not go with loss_scale: Darknet's own update has one learning rate for all tensors" -cmn_lars 0.01
+    refuses 1 "cmn_lars=0.01 does not go with loss_scale: Darknet's own update has one learning rate for all tensors" -cmn_lars 0.01
     detector 1 adam=1 >net.cfg
     refuses 2 'cmn_local_steps=2 does not go with adam=1 in the cfg' -cmn_local_steps 2
     refuses 1 'GPU -1 cannot be used: ' -nogpu
