@@ -125,9 +125,9 @@ trained() {
 @test "cuDNN: a detector with random=1 learns on 1 and 3 ranks what it learns on the CPU, and nearly that in bf16" {
     load drivers
     make_data
-    net batch=3 subdivisions=3 cmn_batch=global hue=0 saturation=1 exposure=1 max_batches=2 learning_rate=1e-4 >yolo.cfg
+    net batch=3 subdivisions=3 cmn_batch=global hue=0 saturation=1 exposure=1 max_batches=1 learning_rate=1e-4 >yolo.cfg
     { conv 3 4 && conv 4 4 && printf '%s\n' '[convolutional]' filters=14 size=1 stride=2 activation=linear && yolo jitter=.2 random=1; } >>yolo.cfg
-    for way in "1 $CPU" "1 $BARE" "3 $DARKNET"; do
+    for way in "1 $CPU" "3 $DARKNET"; do
         rm -rf out
         DARKNET=${way#* } darknet_on "${way%% *}" detector train data.data yolo.cfg -cmn -cmn_seed 7 >train.log 2>&1
         grep -x 608 train.log
@@ -136,15 +136,15 @@ trained() {
     done
     # The loss of three images by one thread, and by three. Another step copies nothing from or to memory that is not page-locked.
     sed s/subdivisions=3/subdivisions=1/ yolo.cfg >three.cfg
-    for way in '1 2' '3 2' '3 3'; do
+    for way in '1 1' '3 1' '3 2'; do
         rm -rf out
         sed -i "s/^max_batches=.*/max_batches=${way#* }/" three.cfg
         FAKE_WAITS=$PWD/waits OPENBLAS_NUM_THREADS=${way% *} darknet_on 1 detector train data.data three.cfg -cmn -cmn_seed 7 >train.log 2>&1
         mv out/three_final.weights "threads-$way.weights"
     done
     [[ $(cut -d ' ' -f 9 waits | uniq -c) == *' 3 '[1-9]* ]]
-    cmp 'threads-1 2.weights' 'threads-3 2.weights'
-    assert_close cpu.weights 'threads-1 2.weights' 1e-5
+    cmp 'threads-1 1.weights' 'threads-3 1.weights'
+    assert_close cpu.weights 'threads-1 1.weights' 1e-5
     export FAKE_CAPABILITY=8
     rm -rf out
     darknet_on 3 detector train data.data yolo.cfg -cmn -cmn_seed 7 -cmn_mixed bf16 >train.log 2>&1
