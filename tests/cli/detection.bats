@@ -108,19 +108,20 @@ sets() {
     [[ -z $SAN ]] || skip 'too slow with sanitizers'
     [[ -f $REPO/data/mnist-idx/train-images-idx3-ubyte ]] || skip 'data/mnist-idx is missing: make mnist'
     "$CANVASES" "$REPO/data/mnist-idx" set set 800 100 1
-    # The network of the demo, but which digit it is does not matter: that takes far fewer steps to learn.
+    # The network of the demo, but which digit it is does not matter, and images are smaller: that takes far fewer steps to learn.
     sed -i 's/^[0-9]/0/' set/labels/*.txt
     echo digit >names
     printf '%s\n' classes=1 train=set/train.list valid=set/valid.list names=names backup=out >small.data
-    sed -e 's/^batch=.*/batch=8/; s/^max_batches=.*/max_batches=400/; s/^burn_in=.*/burn_in=20/; s/^steps=.*/steps=280,360/' \
-        -e 's/^learning_rate=.*/learning_rate=0.003/; s/^filters=60/filters=24/; s/^classes=.*/classes=1/; s/^jitter=.*/jitter=0/' \
+    sed -e 's/^batch=.*/batch=8/; s/^max_batches=.*/max_batches=240/; s/^burn_in=.*/burn_in=20/; s/^steps=.*/steps=165,215/' \
+        -e 's/^learning_rate=.*/learning_rate=0.004/; s/^filters=60/filters=24/; s/^classes=.*/classes=1/; s/^jitter=.*/jitter=0/' \
+        -e 's/^\(width\|height\)=.*/\1=64/; s/^anchors=.*/anchors=7,16, 13,15, 15,22, 23,25/' \
         "$REPO/cfg/digits_yolo.cfg" >small.cfg
     # shellcheck disable=SC2154  # mpiexec: helpers.bash
     timeout --kill-after=5 "$HANG_LIMIT" "${mpiexec[@]}" -n 2 "$DARKNET" detector train small.data small.cfg -cmn -cmn_seed 1 \
         -cmn_validate 0 -cmn_report_every 40 >train.log 2>&1 || { tail train.log; return 1; }
     jq -c 'map(.["main/loss"])' out/small.json
     jq -e 'map(.["main/loss"]) | .[0] > 20 and .[-1] < 6' out/small.json
-    # Measured with three seeds: 0.77 to 0.89.
+    # Measured with three seeds: 0.80 to 0.81.
     darknet_on 2 detector map small.data small.cfg out/small_final.weights -json map.json -cmn >map.txt
     tail -n 2 map.txt
     awk '$1 == "mAP@0.5" && $3 >= 0.6 { good = 1 } END { exit !good }' map.txt
