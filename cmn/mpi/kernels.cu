@@ -14,41 +14,16 @@ static const unsigned BLOCK = 256, BLOCKS_AT_MOST = 4096;
     size_t i = (from) + (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < (end);        \
     i += (size_t)gridDim.x * blockDim.x
 
-static __device__ float cast_to_32(__half x)
+template <typename To> static __device__ void put(To *to, float x, int add)
 {
-    return __half2float(x);
-}
-
-static __device__ float cast_to_32(__nv_bfloat16 x)
-{
-    return __bfloat162float(x);
-}
-
-static __device__ float cast_to_32(float x)
-{
-    return x;
-}
-
-static __device__ void put(float *to, float x, int add)
-{
-    *to = add ? *to + x : x;
-}
-
-static __device__ void put(__half *to, float x, int)
-{
-    *to = __float2half_rn(x);
-}
-
-static __device__ void put(__nv_bfloat16 *to, float x, int)
-{
-    *to = __float2bfloat16(x);
+    *to = (To)(add ? (float)*to + x : x);
 }
 
 template <typename To, typename From>
 static __global__ void cast_all(To *to, const From *from, size_t n, float factor, int add)
 {
     for (EACH(i, 0, n)) {
-        put(&to[i], cast_to_32(from[i]) * factor, add);
+        put(&to[i], (float)from[i] * factor, add);
     }
 }
 
@@ -65,7 +40,7 @@ static __global__ void transpose_all(To *to, const From *from, size_t rows, size
 
     for (unsigned i = threadIdx.y; i < TILE; i += TILE_ROWS) {
         if (row + i < rows && column + threadIdx.x < columns) {
-            tile[i][threadIdx.x] = cast_to_32(from[at + (row + i) * columns + column + threadIdx.x]);
+            tile[i][threadIdx.x] = (float)from[at + (row + i) * columns + column + threadIdx.x];
         }
     }
     __syncthreads();
@@ -241,7 +216,7 @@ static __global__ void merge_deltas(float *a, float *b, const float *from, size_
     }
 }
 
-/* ---- what the CPU calls ---- */
+/* ---- what the CPU calls, with the linkage that the header declares ---- */
 
 static unsigned blocks(size_t n)
 {
@@ -251,20 +226,20 @@ static unsigned blocks(size_t n)
 }
 
 /* Queues a kernel over n numbers; a grid of no blocks would be an error. */
-#define LAUNCH_ON(stream, kernel, n, ...)                                           \
-    do {                                                                            \
-        if ((n) > 0) {                                                              \
-            kernel<<<blocks(n), BLOCK, 0, (cudaStream_t)(stream)>>>(__VA_ARGS__);   \
-        }                                                                           \
-        cmn_device_need(cudaGetLastError(), #kernel);                               \
+#define LAUNCH_ON(stream, kernel, n, ...)                                         \
+    do {                                                                          \
+        if ((n) > 0) {                                                            \
+            kernel<<<blocks(n), BLOCK, 0, (cudaStream_t)(stream)>>>(__VA_ARGS__); \
+        }                                                                         \
+        cmn_device_need(cudaGetLastError(), #kernel);                             \
     } while (0)
 #define LAUNCH(...) LAUNCH_ON(cudaStreamLegacy, __VA_ARGS__)
 
 /* Loads a kernel. */
-#define LOAD(...)                                                                       \
+#define LOAD(...) \
     cmn_device_need(cudaFuncGetAttributes(&unused, (const void *)__VA_ARGS__), "a kernel")
 
-extern "C" void cmn_kernel_load(void)
+void cmn_kernel_load(void)
 {
     struct cudaFuncAttributes unused;
 
@@ -285,8 +260,8 @@ extern "C" void cmn_kernel_load(void)
     LOAD(merge_deltas);
 }
 
-extern "C" void cmn_kernel_cast_to_16(void *to, const float *from, size_t n, float factor,
-                                      enum cmn_dtype type, void *stream)
+void cmn_kernel_cast_to_16(void *to, const float *from, size_t n, float factor, enum cmn_dtype type,
+                           void *stream)
 {
     if (type == CMN_FP16) {
         LAUNCH_ON(stream, cast_all, n, (__half *)to, from, n, factor, 0);
@@ -295,8 +270,8 @@ extern "C" void cmn_kernel_cast_to_16(void *to, const float *from, size_t n, flo
     }
 }
 
-extern "C" void cmn_kernel_cast_to_32(float *to, const void *from, size_t n, float factor,
-                                      enum cmn_dtype type, void *stream)
+void cmn_kernel_cast_to_32(float *to, const void *from, size_t n, float factor, enum cmn_dtype type,
+                           void *stream)
 {
     if (type == CMN_FP16) {
         LAUNCH_ON(stream, cast_all, n, to, (const __half *)from, n, factor, 0);
@@ -305,7 +280,7 @@ extern "C" void cmn_kernel_cast_to_32(float *to, const void *from, size_t n, flo
     }
 }
 
-extern "C" void cmn_kernel_scale(float *x, float by, size_t n)
+void cmn_kernel_scale(float *x, float by, size_t n)
 {
     LAUNCH(cast_all, n, x, (const float *)x, n, by, 0);
 }
@@ -324,36 +299,35 @@ static void transpose(To *to, const From *from, size_t n, size_t rows, size_t co
     for (size_t first = 0; first < n; first += most) {
         size_t at = first * rows * columns;
         dim3 grid((unsigned)tiles, (unsigned)(n - first < most ? n - first : most));
-        transpose_all<<<grid, dim3(TILE, TILE_ROWS), 0, cudaStreamLegacy>>>(
-            to + at, from + at, rows, columns, add);
+        transpose_all<<<grid, dim3(TILE, TILE_ROWS), 0, cudaStreamLegacy>>>(to + at, from + at,
+                                                                            rows, columns, add);
     }
     cmn_device_need(cudaGetLastError(), "transpose_all");
 }
 
-extern "C" void cmn_kernel_channels_last(void *to, const float *from, size_t n, size_t channels,
-                                         size_t pixels)
+void cmn_kernel_channels_last(void *to, const float *from, size_t n, size_t channels, size_t pixels)
 {
     transpose((__nv_bfloat16 *)to, from, n, channels, pixels, 0);
 }
 
-extern "C" void cmn_kernel_channels_first(float *to, const void *from, size_t n, size_t channels,
-                                          size_t pixels, int add)
+void cmn_kernel_channels_first(float *to, const void *from, size_t n, size_t channels,
+                               size_t pixels, int add)
 {
     transpose(to, (const __nv_bfloat16 *)from, n, pixels, channels, add);
 }
 
-extern "C" void cmn_kernel_sgd(const struct cmn_kernel_sgd *k)
+void cmn_kernel_sgd(const struct cmn_kernel_sgd *k)
 {
     LAUNCH(update, k->n, *k);
 }
 
-extern "C" void cmn_kernel_adam(const struct cmn_kernel_adam *k)
+void cmn_kernel_adam(const struct cmn_kernel_adam *k)
 {
     LAUNCH(update_adam, k->n, *k);
 }
 
-extern "C" void cmn_kernel_nonfinite(float *found, const unsigned short *tensor, const float *x,
-                                     size_t from, size_t to)
+void cmn_kernel_nonfinite(float *found, const unsigned short *tensor, const float *x, size_t from,
+                          size_t to)
 {
     LAUNCH(find_nonfinite, from < to ? to - from : 0, found, tensor, x, from, to);
 }
@@ -368,37 +342,36 @@ static void launch_sums(T *sum, const float *x, const size_t *at, const size_t *
     LAUNCH(add_parts, tensors, sum, (const T *)sum + tensors, tensors);
 }
 
-extern "C" void cmn_kernel_squares(double *sum, const float *x, const size_t *at, const size_t *n,
-                                   size_t tensors)
+void cmn_kernel_squares(double *sum, const float *x, const size_t *at, const size_t *n,
+                        size_t tensors)
 {
     launch_sums(sum, x, at, n, tensors);
 }
 
-extern "C" void cmn_kernel_hash(unsigned long long *sum, const float *x, const size_t *at,
-                                const size_t *n, size_t tensors)
+void cmn_kernel_hash(unsigned long long *sum, const float *x, const size_t *at, const size_t *n,
+                     size_t tensors)
 {
     launch_sums(sum, x, at, n, tensors);
 }
 
-extern "C" void cmn_kernel_combine(float *to, const float *a, float by, const float *b, size_t n)
+void cmn_kernel_combine(float *to, const float *a, float by, const float *b, size_t n)
 {
     LAUNCH(combine, n, to, a, by, b, n);
 }
 
-extern "C" void cmn_kernel_pack_statistics(float *to, const float *a, const float *b, size_t n,
-                                           unsigned count)
+void cmn_kernel_pack_statistics(float *to, const float *a, const float *b, size_t n, unsigned count)
 {
     LAUNCH(pack_statistics, n, to, a, b, n, count);
 }
 
-extern "C" void cmn_kernel_merge_statistics(float *mean, float *variance, const float *from,
-                                            size_t n, int ranks, double less)
+void cmn_kernel_merge_statistics(float *mean, float *variance, const float *from, size_t n,
+                                 int ranks, double less)
 {
     LAUNCH(merge_statistics, n, mean, variance, from, n, ranks, less);
 }
 
-extern "C" void cmn_kernel_merge_deltas(float *a, float *b, const float *from, size_t n, int ranks,
-                                        unsigned count)
+void cmn_kernel_merge_deltas(float *a, float *b, const float *from, size_t n, int ranks,
+                             unsigned count)
 {
     LAUNCH(merge_deltas, n, a, b, from, n, ranks, count);
 }

@@ -17,12 +17,10 @@ extern "C" {
  * then, which may wait for running work, that is for the sum, which may itself wait for this rank. */
 void cmn_kernel_load(void);
 
-/* Queued on `stream` (a cudaStream_t). Casts n floats at `from`, times `factor`, to 16 bits (CMN_FP16
- * or CMN_BF16) at `to`, rounded to nearest. The buffers must not overlap. */
+/* Queued on `stream` (a cudaStream_t). Cast n floats, times `factor`, to 16 bits (CMN_FP16 or
+ * CMN_BF16), rounded to nearest, and back. The buffers must not overlap. */
 void cmn_kernel_cast_to_16(void *to, const float *from, size_t n, float factor, enum cmn_dtype type,
                            void *stream);
-
-/* Does the same as cmn_kernel_cast_to_16(), but from 16 bits to floats. */
 void cmn_kernel_cast_to_32(float *to, const void *from, size_t n, float factor, enum cmn_dtype type,
                            void *stream);
 
@@ -83,7 +81,7 @@ void cmn_kernel_nonfinite(float *found, const unsigned short *tensor, const floa
 void cmn_kernel_squares(double *sum, const float *x, const size_t *at, const size_t *n,
                         size_t tensors);
 
-/* Does the same as cmn_kernel_squares() with a hash of the floats' bits and places. */
+/* The same with a hash of the floats' bits and places. */
 void cmn_kernel_hash(unsigned long long *sum, const float *x, const size_t *at, const size_t *n,
                      size_t tensors);
 

@@ -62,39 +62,23 @@ static inline float __uint_as_float(unsigned bits)
     return x;
 }
 
-/* What cuda_fp16.h and cuda_bf16.h have. */
-struct __half {
+/* What cuda_fp16.h and cuda_bf16.h have; `type` is NCCL's. */
+template <int type> struct fake_16_bits {
     uint16_t bits;
+    fake_16_bits() = default;
+    fake_16_bits(float x)
+    {
+        fake_narrow(this, 0, x, type);
+    }
+    operator float() const
+    {
+        return fake_widen(this, 0, type);
+    }
 };
-struct __nv_bfloat16 {
-    uint16_t bits;
-};
-
-static inline __half __float2half_rn(float x)
-{
-    __half y;
-
-    fake_narrow(&y, 0, x, 6);
-    return y;
-}
-
-static inline float __half2float(__half x)
-{
-    return fake_widen(&x, 0, 6);
-}
-
-static inline __nv_bfloat16 __float2bfloat16(float x)
-{
-    __nv_bfloat16 y;
-
-    fake_narrow(&y, 0, x, 9);
-    return y;
-}
-
-static inline float __bfloat162float(__nv_bfloat16 x)
-{
-    return fake_widen(&x, 0, 9);
-}
+typedef fake_16_bits<6> __half;
+typedef fake_16_bits<9> __nv_bfloat16;
+#define __float2half(x) __half(x)
+#define __half2float(x) float(x)
 
 /* Nobody knows how much of it a kernel touches: the pages around a block do. */
 template <class T> static inline T fake_argument(const char *kernel, T value)

@@ -58,7 +58,6 @@ enum { cudaStreamCaptureModeGlobal = 0 };
 #include <cuda_fp16.h>
 
 typedef __half half;
-#define __float2half __float2half_rn
 #define __expf expf
 
 static inline float __fdividef(float x, float y)
