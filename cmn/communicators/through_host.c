@@ -58,13 +58,10 @@ int cmn_through_host_open(struct cmn_through_host **through, const struct cmn_co
 
 static void release_room(struct cmn_through_host *h)
 {
-    if (h->is_ours) {
-        cmn_device_host_free(h->host);
-    } else if (h->host) {
-        cmn_device_unlock(h->host); /* inner owns the memory until its close */
+    if (h->host) { /* inner owns the memory that is not ours until its close */
+        (h->is_ours ? cmn_device_host_free : cmn_device_unlock)(h->host);
     }
     h->host = NULL;
-    h->is_ours = 0;
 }
 
 int cmn_through_host_room(struct cmn_through_host *h, size_t floats)

@@ -153,8 +153,8 @@ int cmn_device_memory(float **memory, size_t floats)
     if (cmn_device_check(cudaMalloc(&block, floats * sizeof **memory), "cudaMalloc")) {
         return cmn_fail_in("%zu floats on the GPU", floats);
     }
-    cmn_device_need(cudaMemset(block, 0, floats * sizeof **memory), "cudaMemset");
-    cmn_device_need(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    CMN_CUDA(cudaMemset, block, 0, floats * sizeof **memory);
+    CMN_CUDA(cudaDeviceSynchronize);
     *memory = block;
     return 0;
 }
@@ -166,12 +166,13 @@ void cmn_device_free(float *memory)
 
 int cmn_device_host_memory(float **memory, size_t floats)
 {
-    if (cmn_device_check(
-            cudaHostAlloc((void **)memory, floats * sizeof **memory, cudaHostAllocDefault),
-            "cudaHostAlloc")) {
+    size_t bytes = floats * sizeof **memory;
+
+    if (cmn_device_check(cudaHostAlloc((void **)memory, bytes, cudaHostAllocDefault),
+                         "cudaHostAlloc")) {
         return cmn_fail_in("%zu floats of page-locked memory", floats);
     }
-    memset(*memory, 0, floats * sizeof **memory);
+    memset(*memory, 0, bytes);
     return 0;
 }
 
@@ -201,8 +202,8 @@ void *cmn_device_stream(void)
  * only with Darknet's own stream. */
 static void copy(void *to, const void *from, size_t n, enum cudaMemcpyKind kind)
 {
-    cmn_device_need(cudaMemcpy(to, from, n * sizeof(float), kind), "cudaMemcpy");
-    cmn_device_need(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
+    CMN_CUDA(cudaMemcpy, to, from, n * sizeof(float), kind);
+    CMN_CUDA(cudaStreamSynchronize, cudaStreamLegacy);
 }
 
 void cmn_device_write(float *device, const float *host, size_t n)
@@ -217,15 +218,14 @@ void cmn_device_read(float *host, const float *device, size_t n)
 
 void cmn_device_copy(float *device, const float *from_device, size_t n)
 {
-    cmn_device_need(cudaMemcpyAsync(device, from_device, n * sizeof(float),
-                                    cudaMemcpyDeviceToDevice, cudaStreamLegacy),
-                    "cudaMemcpyAsync");
+    CMN_CUDA(cudaMemcpyAsync, device, from_device, n * sizeof(float), cudaMemcpyDeviceToDevice,
+             cudaStreamLegacy);
 }
 
 /* cudaMemset does not make the host wait if the memory is the GPU's. */
 void cmn_device_zero(float *device, size_t n)
 {
-    cmn_device_need(cudaMemset(device, 0, n * sizeof(float)), "cudaMemset");
+    CMN_CUDA(cudaMemset, device, 0, n * sizeof(float));
 }
 
 /* ---- streams and events ---- */
@@ -235,16 +235,15 @@ void *cmn_device_stream_open(void)
     cudaStream_t stream = NULL;
     int least, greatest;
 
-    cmn_device_need(cudaDeviceGetStreamPriorityRange(&least, &greatest), "priorities of streams");
-    cmn_device_need(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest),
-                    "cudaStreamCreate");
+    CMN_CUDA(cudaDeviceGetStreamPriorityRange, &least, &greatest);
+    CMN_CUDA(cudaStreamCreateWithPriority, &stream, cudaStreamNonBlocking, greatest);
     return stream;
 }
 
 void cmn_device_stream_close(void *stream)
 {
     if (stream) {
-        cudaStreamDestroy((cudaStream_t)stream);
+        cudaStreamDestroy(stream);
     }
 }
 
@@ -252,7 +251,7 @@ static void *event_open(unsigned flags)
 {
     cudaEvent_t event = NULL;
 
-    cmn_device_need(cudaEventCreateWithFlags(&event, flags), "cudaEventCreate");
+    CMN_CUDA(cudaEventCreateWithFlags, &event, flags);
     return event;
 }
 
@@ -265,27 +264,26 @@ double cmn_device_seconds(void *from, void *to)
 {
     float ms;
 
-    cmn_device_need(cudaEventElapsedTime(&ms, (cudaEvent_t)from, (cudaEvent_t)to),
-                    "cudaEventElapsedTime");
+    CMN_CUDA(cudaEventElapsedTime, &ms, from, to);
     return 1e-3 * (double)ms;
 }
 
 void cmn_device_record(void **event, void *stream)
 {
     *event = *event ? *event : event_open(cudaEventDisableTiming);
-    cmn_device_need(cudaEventRecord((cudaEvent_t)*event, (cudaStream_t)stream), "cudaEventRecord");
+    CMN_CUDA(cudaEventRecord, *event, stream);
 }
 
 void cmn_device_event_close(void *event)
 {
     if (event) {
-        cudaEventDestroy((cudaEvent_t)event);
+        cudaEventDestroy(event);
     }
 }
 
 int cmn_device_query(void *event)
 {
-    cudaError_t code = cudaEventQuery((cudaEvent_t)event);
+    cudaError_t code = cudaEventQuery(event);
 
     if (code == cudaErrorNotReady) {
         cudaGetLastError();
@@ -327,8 +325,7 @@ void cmn_device_wait(void (*work)(void *self), void *self)
 
 void cmn_device_after(void *stream, void *event)
 {
-    cmn_device_need(cudaStreamWaitEvent((cudaStream_t)stream, (cudaEvent_t)event, 0),
-                    "cudaStreamWaitEvent");
+    CMN_CUDA(cudaStreamWaitEvent, stream, event, 0);
 }
 
 void cmn_device_follow(void *stream, void *other)
@@ -343,10 +340,8 @@ void cmn_device_follow(void *stream, void *other)
 void cmn_device_copy_beside(void *stream, float *to, const float *from, size_t n, int to_host,
                             void **event)
 {
-    cmn_device_need(cudaMemcpyAsync(to, from, n * sizeof *to,
-                                    to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice,
-                                    (cudaStream_t)stream),
-                    "cudaMemcpyAsync");
+    CMN_CUDA(cudaMemcpyAsync, to, from, n * sizeof *to,
+             to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, stream);
     cmn_device_record(event, stream);
 }
 

@@ -50,9 +50,9 @@ enum {
 struct operation {
     char what[48]; /* for messages */
     int timed;     /* the timeline shows it: began and done have times */
-    void *ready;   /* event: this rank's part is complete */
-    void *began;   /* on the stream, in front of the operation; only where it is timed */
-    void *done;    /* behind it */
+    /* Events: this rank's part is complete; on the stream, in front of the operation (only where it
+     * is timed), and behind it. */
+    void *ready, *began, *done;
 };
 
 struct nccl {
@@ -92,16 +92,10 @@ static void abort_nccl(struct nccl *c)
         return;
     }
     c->aborted = 1;
-    if (pthread_create(&thread, NULL, abort_communicator, c->comm)) {
-        c->hung = 1;
-        return;
-    }
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += ABORT_AT_MOST;
-    if (pthread_timedjoin_np(thread, NULL, &until)) {
-        pthread_detach(thread);
-        c->hung = 1;
-    }
+    c->hung = pthread_create(&thread, NULL, abort_communicator, c->comm) ||
+              pthread_timedjoin_np(thread, NULL, &until);
 }
 
 /* Records a reason, aborts, and returns -1. */
@@ -142,13 +136,11 @@ enum whose { OWN_GPU, OTHER_RANKS };
 static _Noreturn void too_late(struct nccl *c, enum whose whose)
 {
     abort_nccl(c);
-    if (whose == OWN_GPU) {
-        cmn_fatal_lost("nccl: %s: %s: the GPU of rank %d of %d has not come to it in %ld s "
-                       "(cmn_timeout): work of its own does not end there",
-                       c->group->name, c->what, c->rank, c->size, c->group->options->timeout);
-    }
-    cmn_fatal_lost("nccl: %s: %s: rank %d of %d waited %ld s (cmn_timeout) for the others: "
-                   "one may be dead, stuck, or cut off; NCCL_DEBUG=INFO shows what NCCL does",
+    cmn_fatal_lost(whose == OWN_GPU
+                       ? "nccl: %s: %s: the GPU of rank %d of %d has not come to it in %ld s "
+                         "(cmn_timeout): work of its own does not end there"
+                       : "nccl: %s: %s: rank %d of %d waited %ld s (cmn_timeout) for the others: "
+                         "one may be dead, stuck, or cut off; NCCL_DEBUG=INFO shows what NCCL does",
                    c->group->name, c->what, c->rank, c->size, c->group->options->timeout);
 }
 
@@ -178,8 +170,7 @@ static void await(struct nccl *c, void *event, enum whose whose, void (*idle)(vo
  * the rank does not count as waiting for other ranks. */
 static void await_all(struct nccl *c, void (*idle)(void *self), void *idler)
 {
-    for (int i = 0; i < c->operations; i++) {
-        const struct operation *o = &c->operation[i];
+    for (const struct operation *o = c->operation; o < c->operation + c->operations; o++) {
         c->what = o->what;
         await(c, o->ready, OWN_GPU, idle, idler);
         cmn_status_wait_begin();
@@ -269,7 +260,7 @@ void cmn_nccl_gather(void *self, float *to, const float *from, size_t n)
 
     check(c, ncclAllGather(from, to, n, ncclFloat32, c->comm, stream));
     finish(c, o);
-    cmn_device_after(cmn_device_stream(), o->done);
+    cmn_nccl_order(c);
 }
 
 void cmn_nccl_order(void *self)

@@ -20,7 +20,7 @@
 #define CMN_BY_NCCL __attribute__((weak))
 #endif
 
-/* Local; the same on all ranks of a node. Returns why NCCL cannot connect these GPUs, or NULL. */
+/* The same on all ranks of a node. Returns why NCCL cannot connect these GPUs, or NULL. */
 const char *cmn_nccl_refuses(const struct cmn_topology *t);
 
 /* Collective over the group, blocking. The group must outlive the transport. Returns 0, or -1 with
@@ -39,28 +39,27 @@ CMN_BY_NCCL void cmn_nccl_close(void *self);
 CMN_BY_NCCL void cmn_nccl_begin(void *self, float *data, size_t n, enum cmn_dtype type,
                                 float divisor);
 
-/* Local, blocking, while nothing is begun. Loads and allocates on the GPU what sums of up to n
- * floats of this type need. Without it a later cmn_nccl_begin() does so, and may wait for what was
- * begun. */
+/* Blocking, while nothing is begun. Loads and allocates on the GPU what sums of up to n floats of
+ * this type need. Without it a later cmn_nccl_begin() does so, and may wait for what was begun. */
 CMN_BY_NCCL void cmn_nccl_room(void *self, size_t n, enum cmn_dtype type);
 
-/* Local. Returns the number of floats in each part of a block of n floats, except the last part.
- * There are at most 16 parts of at least 1 MiB each. NCCL may add in another order if a call is
- * longer or a float lies elsewhere in it (NVIDIA/nccl issue 157). Summing always the same parts
- * gives the same bits, whenever the parts are begun. */
+/* Returns the number of floats in each part of a block of n floats, except the last part. There are
+ * at most 16 parts of at least 1 MiB each. NCCL may add in another order if a call is longer or a
+ * float lies elsewhere in it (NVIDIA/nccl issue 157). Summing always the same parts gives the same
+ * bits, whenever the parts are begun. */
 size_t cmn_nccl_chunk(size_t n);
 
-/* Local, not blocking. What Darknet queues on the GPU from here on runs after everything that was
- * begun. cmn_nccl_end() must follow. */
+/* Not blocking. What Darknet queues on the GPU from here on runs after everything that was begun.
+ * cmn_nccl_end() must follow. */
 CMN_BY_NCCL void cmn_nccl_order(void *self);
 
 /* Collective, blocking, for at most cmn_timeout for each operation. Waits until everything that was
  * begun or gathered is done, and calls idle(idler), if it is not NULL, while it waits. */
 CMN_BY_NCCL void cmn_nccl_end(void *self, void (*idle)(void *self), void *idler);
 
-/* Collective, in the same order on all ranks, not blocking, except for the first operation. Gathers n
- * floats from each rank's `from` to `to`, in the order of the ranks. It runs on the GPU after the
- * work that Darknet has queued so far, and before the work that Darknet queues next. */
+/* As cmn_nccl_begin(). Gathers n floats from each rank's `from` to `to`, in the order of the ranks.
+ * It runs on the GPU after the work that Darknet has queued so far, and before the work that
+ * Darknet queues next. */
 CMN_BY_NCCL void cmn_nccl_gather(void *self, float *to, const float *from, size_t n);
 
 #endif
