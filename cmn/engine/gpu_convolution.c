@@ -144,34 +144,23 @@ static cudnnBackendDescriptor_t movement(const struct cmn_convolution *s)
 }
 
 /* Our name of the operation with this result, and cuDNN's of it and of its attributes. */
+#define ATTRIBUTE(of, what) CUDNN_ATTR_OPERATION_CONVOLUTION_##of##_##what
+#define OPERATION(name, type, of, x, w, y)                                                   \
+    {                                                                                        \
+        name, CUDNN_BACKEND_OPERATION_CONVOLUTION_##type##_DESCRIPTOR, ATTRIBUTE(of, ALPHA), \
+            ATTRIBUTE(of, BETA), ATTRIBUTE(of, CONV_DESC),                                   \
+        {                                                                                    \
+            ATTRIBUTE(of, x), ATTRIBUTE(of, w), ATTRIBUTE(of, y)                             \
+        }                                                                                    \
+    }
 static const struct {
     const char *name;
     cudnnBackendDescriptorType_t type;
     cudnnBackendAttributeName_t alpha, beta, how, operand[OPERANDS];
 } operations[OPERANDS] = {
-    [X] = {"backward to the input",
-           CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
-           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-           {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY}},
-    [W] = {"backward to the weights",
-           CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
-           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-           {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY}},
-    [Y] = {"forward",
-           CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
-           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-           {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y}},
+    [X] = OPERATION("backward to the input", BACKWARD_DATA, BWD_DATA, DX, W, DY),
+    [W] = OPERATION("backward to the weights", BACKWARD_FILTER, BWD_FILTER, X, DW, DY),
+    [Y] = OPERATION("forward", FORWARD, FORWARD, X, W, Y),
 };
 
 /* Builds a graph of one operation. */
@@ -261,9 +250,7 @@ static cudnnBackendDescriptor_t plan_result(cudnnHandle_t handle, const struct p
 /* Returns the floats of so many bytes in `room`, with the alignment of cudaMalloc(). */
 static size_t place(size_t bytes)
 {
-    enum { ALIGNED = 64 }; /* floats */
-
-    return (bytes / sizeof(float) + ALIGNED) / ALIGNED * ALIGNED;
+    return (bytes / sizeof(float) + 64) / 64 * 64;
 }
 
 static size_t pixels_of(const struct operand *o)
@@ -312,12 +299,17 @@ static struct plan *plan_of(const struct cmn_convolution *s)
 
 /* ---- operands ---- */
 
+static void free_room(void)
+{
+    cmn_device_free(room); /* waits for all work that uses it */
+    room = NULL;
+    room_floats = 0;
+}
+
 static void make_room(size_t floats)
 {
     if (floats > room_floats) {
-        cmn_device_free(room); /* waits for all work that uses it */
-        room = NULL;
-        room_floats = 0;
+        free_room();
         if (cmn_device_memory(&room, floats)) {
             cmn_fail_in("cmn_mixed=bf16");
             cmn_fatal_reason();
@@ -409,9 +401,7 @@ void cmn_gpu_convolution_close(void)
     parts = NULL;
     plans = NULL;
     n_plans = 0;
-    cmn_device_free(room);
-    room = NULL;
-    room_floats = 0;
+    free_room();
     in_bf16 = 0;
     delta = NULL;
 }
