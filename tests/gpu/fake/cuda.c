@@ -50,14 +50,12 @@ static struct moment {
     long at;
 } frozen, stopped;
 
-/* What the host has waited for, or asked after, so far; FAKE_WAITS=file: where they are written at the end. */
-enum { TO_GPU, FROM_GPU, A_STREAM, THE_GPU, AN_EVENT, WAITS };
-static long waits[WAITS];
-
-/* Written behind them: copies to the GPU on other streams than Darknet's; those of them that another
- * thread asked for than the one that started the process; copies back that nobody waits for; copies
- * from and to memory that is not page-locked. */
-static long copies_beside, copies_of_others, copies_back, pageable_copies;
+/* What the host has waited for, or asked after, so far. Then copies to the GPU on other streams
+ * than Darknet's; those of them that another thread asked for than the one that started the
+ * process; copies back that nobody waits for; copies from and to memory that is not page-locked.
+ * FAKE_WAITS=file: where all that is written at the end. */
+enum { TO_GPU, FROM_GPU, A_STREAM, THE_GPU, AN_EVENT, BESIDE, OF_OTHERS, BACK, PAGEABLE, COUNTS };
+static long counts[COUNTS];
 static pthread_t first_thread;
 
 /* ---- for all of the stand-in ---- */
@@ -67,10 +65,8 @@ __attribute__((destructor)) static void tell_waits(void)
     const char *name = getenv("FAKE_WAITS");
     FILE *out = name ? fopen(name, "a") : NULL;
 
-    if (out && current >= 0) {
-        fprintf(out, "%ld %ld %ld %ld %ld %ld %ld %ld %ld\n", waits[TO_GPU], waits[FROM_GPU],
-                waits[A_STREAM], waits[THE_GPU], waits[AN_EVENT], copies_beside, copies_of_others,
-                copies_back, pageable_copies);
+    for (int i = 0; out && current >= 0 && i < COUNTS; i++) {
+        fprintf(out, "%ld%c", counts[i], i + 1 < COUNTS ? ' ' : '\n');
     }
     if (out) {
         fclose(out);
@@ -486,7 +482,7 @@ const char *cudaGetErrorString(cudaError_t code)
 cudaError_t cudaDeviceSynchronize(void)
 {
     fake_lock();
-    waits[THE_GPU]++;
+    counts[THE_GPU]++;
     drain("cudaDeviceSynchronize");
     fake_unlock();
     return cudaSuccess;
@@ -665,7 +661,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     }
     sides(&work, to, from, kind, 0);
     fake_lock();
-    pageable_copies += !block_of(to, bytes) || !block_of(from, bytes);
+    counts[PAGEABLE] += !block_of(to, bytes) || !block_of(from, bytes);
     s = known(cudaStreamLegacy, work.what);
     at = s->queued + (kind != cudaMemcpyHostToDevice);
     if (kind == cudaMemcpyHostToDevice) {
@@ -673,7 +669,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
         work.run = run_staged;
     }
     fake_queue(cudaStreamLegacy, &work);
-    waits[kind == cudaMemcpyHostToDevice ? TO_GPU : FROM_GPU] += kind != cudaMemcpyDeviceToDevice;
+    counts[kind == cudaMemcpyHostToDevice ? TO_GPU : FROM_GPU] += kind != cudaMemcpyDeviceToDevice;
     while (kind != cudaMemcpyDeviceToDevice && s->done < at) {
         progress(s, at);
         fake_unlock();
@@ -690,11 +686,11 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     struct fake_work work = {.run = run_copy, .what = "cudaMemcpyAsync", .n = bytes};
 
     sides(&work, to, from, kind, 1);
-    copies_back += kind == cudaMemcpyDeviceToHost;
+    counts[BACK] += kind == cudaMemcpyDeviceToHost;
     if (kind == cudaMemcpyHostToDevice && stream && stream != cudaStreamLegacy) {
         fake_lock();
-        copies_beside++;
-        copies_of_others += !pthread_equal(pthread_self(), first_thread);
+        counts[BESIDE]++;
+        counts[OF_OTHERS] += !pthread_equal(pthread_self(), first_thread);
         fake_unlock();
     }
     fake_queue(stream, &work);
@@ -794,7 +790,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
     struct fake_stream *s = known(stream, "cudaStreamSynchronize");
 
     fake_lock();
-    waits[A_STREAM]++;
+    counts[A_STREAM]++;
     while (s->first) {
         progress(s, LONG_MAX);
     }
@@ -882,7 +878,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 
     fake_lock();
     perhaps_work();
-    waits[AN_EVENT] += !event->asked;
+    counts[AN_EVENT] += !event->asked;
     event->asked = 1;
     is = fake_random(4) && !comes_last(event->stream) && reached(event->stream, event->at);
     fake_unlock();

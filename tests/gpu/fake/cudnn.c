@@ -1,10 +1,9 @@
-/* cuDNN on the CPU, over the stand-in's memory: queued behind Darknet's work, and done late.
- *
- * A descriptor that was not set or was destroyed, shapes that do not fit one another, memory that
- * is shorter than its shape, a workspace that is shorter than said or needed, and an output that
- * lies in an input end the process with a line. An algorithm that does not work says so. A convolution
- * has one type: factors are read in it, multiplied and added up in 32 bits, and the result is rounded to
- * it. bf16 is a matter of graphs, on a GPU from Ampere on.
+/* cuDNN on the CPU, over the stand-in's memory: queued behind Darknet's work, and done late. A
+ * descriptor that was not set or was destroyed, shapes that do not fit one another, memory that is
+ * shorter than its shape, a workspace that is shorter than said or needed, and an output that lies
+ * in an input end the process with a line. An algorithm that does not work says so. A convolution
+ * has one type: factors are read in it, multiplied and added up in 32 bits, and the result is
+ * rounded to it. bf16 is a matter of graphs, on a GPU from Ampere on.
  *
  * Whoever asks for algorithms is told of six, the fastest first, as cuDNN does: one wants more
  * memory than the GPU has, one does not work, two do, each with its own kind of products (math),
@@ -165,13 +164,14 @@ static int length(int input, int pad, int size, int stride, int dilation)
     return (input + 2 * pad - (dilation * (size - 1) + 1)) / stride + 1;
 }
 
-static struct problem problem_of(const struct fake_tensor *x, const struct fake_tensor *w,
-                                 const struct fake_convolution *how, const struct fake_tensor *y,
-                                 const char *who)
+static struct problem problem_of(cudnnHandle_t handle, const struct fake_tensor *x,
+                                 const struct fake_tensor *w, const struct fake_convolution *how,
+                                 const struct fake_tensor *y, const char *who)
 {
     struct problem p;
     int groups, h, width;
 
+    fake_require_device(handle->device, who);
     require(x, who);
     require(w, who);
     require(how, who);
@@ -394,16 +394,15 @@ static void refuse_overlap(const char *a, size_t a_bytes, const char *b, size_t 
     }
 }
 
-static cudnnStatus_t queue(struct convolution *c, const char *who, const void *x, const void *w,
-                           const void *y, void *space, size_t bytes)
+static cudnnStatus_t queue(struct convolution *c, const char *who, const void *const data[],
+                           void *space, size_t bytes)
 {
-    const void *given[] = {x, w, y};
     const struct fake_tensor *of = c->p.of;
     const int to = (int)c->operation;
 
     c->workspace = fake_device(space, bytes, who);
     for (int i = 0; i < OPERANDS; i++) {
-        c->operand[i] = place_of(given[i], &of[i], who);
+        c->operand[i] = place_of(data[i], &of[i], who);
     }
     for (int i = 0; i < OPERANDS; i++) {
         if (i != to) {
@@ -416,17 +415,11 @@ static cudnnStatus_t queue(struct convolution *c, const char *who, const void *x
     return CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnStatus_t convolve(enum operation operation, const char *who, cudnnHandle_t handle,
-                              const void *alpha, const void *beta, const struct problem *p,
-                              int algo, const void *x, const void *w, const void *y, void *space,
-                              size_t bytes)
+static cudnnStatus_t convolve(struct convolution *c, const char *who, int algo,
+                              const void *const data[], void *space, size_t bytes)
 {
-    struct convolution c = {.operation = operation, .p = *p};
-    const algorithm it = the_algorithm(p, algo);
+    const algorithm it = the_algorithm(&c->p, algo);
 
-    fake_require_device(handle->device, who);
-    c.alpha = *(const float *)alpha;
-    c.beta = *(const float *)beta;
     if (it.status) {
         return CUDNN_STATUS_NOT_SUPPORTED;
     }
@@ -434,53 +427,46 @@ static cudnnStatus_t convolve(enum operation operation, const char *who, cudnnHa
         fake_die("%s: algorithm %d with math %d needs a workspace of %zu bytes, and was given %zu",
                  who, algo, (int)it.mathType, it.memory, space ? bytes : 0);
     }
-    c.needed = it.memory;
-    return queue(&c, who, x, w, y, space, bytes);
+    c->needed = it.memory;
+    return queue(c, who, data, space, bytes);
 }
 
 /* The parameters that are x, w and y. */
-#define CONVOLUTION(operation, which, x, w, y)                                                    \
+#define CONVOLUTION(computes, which, x, w, y)                                                     \
     cudnnStatus_t cudnnGetConvolution##which##AlgorithmMaxCount(cudnnHandle_t handle, int *most)  \
     {                                                                                             \
         fake_require_device(handle->device, __func__);                                            \
         *most = 2 * ALGORITHMS;                                                                   \
         return CUDNN_STATUS_SUCCESS;                                                              \
     }                                                                                             \
-    cudnnStatus_t cudnnGetConvolution##which##Algorithm_v7(                                       \
-        cudnnHandle_t handle, cudnnTensorDescriptor_t first, cudnnTensorDescriptor_t second,      \
-        cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t third, int most, int *n,        \
-        algorithm *found)                                                                         \
+    cudnnStatus_t cudnnGetConvolution##which##Algorithm_v7(FAKE_SHAPES, int most, int *n,         \
+                                                           algorithm *found)                      \
     {                                                                                             \
-        struct problem p = problem_of(x, w, how, y, __func__);                                    \
+        struct problem p = problem_of(handle, x, w, how, y, __func__);                            \
         algorithm all[ALGORITHMS];                                                                \
                                                                                                   \
-        fake_require_device(handle->device, __func__);                                            \
         algorithms(&p, all);                                                                      \
         *n = most < ALGORITHMS ? most : ALGORITHMS;                                               \
         memcpy(found, all, (size_t)*n * sizeof *all);                                             \
         return CUDNN_STATUS_SUCCESS;                                                              \
     }                                                                                             \
-    cudnnStatus_t cudnnGetConvolution##which##WorkspaceSize(                                      \
-        cudnnHandle_t handle, cudnnTensorDescriptor_t first, cudnnTensorDescriptor_t second,      \
-        cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t third, int algo, size_t *bytes) \
+    cudnnStatus_t cudnnGetConvolution##which##WorkspaceSize(FAKE_SHAPES, int algo, size_t *bytes) \
     {                                                                                             \
-        struct problem p = problem_of(x, w, how, y, __func__);                                    \
+        struct problem p = problem_of(handle, x, w, how, y, __func__);                            \
         algorithm it = the_algorithm(&p, algo);                                                   \
                                                                                                   \
-        fake_require_device(handle->device, __func__);                                            \
         *bytes = it.memory;                                                                       \
         return it.status;                                                                         \
     }                                                                                             \
-    cudnnStatus_t cudnnConvolution##which(                                                        \
-        cudnnHandle_t handle, const void *alpha, cudnnTensorDescriptor_t first,                   \
-        const void *first_data, cudnnTensorDescriptor_t second, const void *second_data,          \
-        cudnnConvolutionDescriptor_t how, int algo, void *space, size_t bytes, const void *beta,  \
-        cudnnTensorDescriptor_t third, void *third_data)                                          \
+    cudnnStatus_t cudnnConvolution##which(FAKE_OPERANDS)                                          \
     {                                                                                             \
-        struct problem p = problem_of(x, w, how, y, __func__);                                    \
+        struct convolution c = {.operation = computes,                                            \
+                                .p = problem_of(handle, x, w, how, y, __func__),                  \
+                                .alpha = *(const float *)alpha,                                   \
+                                .beta = *(const float *)beta};                                    \
+        const void *const data[] = {x##_data, w##_data, y##_data};                                \
                                                                                                   \
-        return convolve(operation, __func__, handle, alpha, beta, &p, algo, x##_data, w##_data,   \
-                        y##_data, space, bytes);                                                  \
+        return convolve(&c, __func__, algo, data, space, bytes);                                  \
     }
 CONVOLUTION(FORWARD, Forward, first, second, third)
 CONVOLUTION(DATA, BackwardData, third, first, second)
@@ -630,12 +616,7 @@ static struct normalisation normalisation_of(cudnnHandle_t handle, const void *a
     return b;
 }
 
-cudnnStatus_t cudnnBatchNormalizationForwardTraining(
-    cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void *alpha, const void *beta,
-    cudnnTensorDescriptor_t x_shape, const void *x, cudnnTensorDescriptor_t y_shape, void *y,
-    cudnnTensorDescriptor_t channels, const void *scale, const void *bias, double factor,
-    void *running_mean, void *running_variance, double epsilon, void *saved_mean,
-    void *saved_inverse)
+cudnnStatus_t cudnnBatchNormalizationForwardTraining(FAKE_NORMALISATION_FORWARD)
 {
     struct normalisation b = normalisation_of(handle, alpha, beta, x_shape, x, y_shape, y, channels,
                                               scale, epsilon, saved_mean, saved_inverse, __func__);
@@ -649,12 +630,7 @@ cudnnStatus_t cudnnBatchNormalizationForwardTraining(
     return mode == CUDNN_BATCHNORM_SPATIAL ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-cudnnStatus_t cudnnBatchNormalizationBackward(
-    cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void *alpha, const void *beta,
-    const void *alpha_sums, const void *beta_sums, cudnnTensorDescriptor_t x_shape, const void *x,
-    cudnnTensorDescriptor_t dy_shape, const void *dy, cudnnTensorDescriptor_t dx_shape, void *dx,
-    cudnnTensorDescriptor_t channels, const void *scale, void *d_scale, void *d_bias,
-    double epsilon, const void *saved_mean, const void *saved_inverse)
+cudnnStatus_t cudnnBatchNormalizationBackward(FAKE_NORMALISATION_BACKWARD)
 {
     struct normalisation b =
         normalisation_of(handle, alpha, beta, x_shape, x, dx_shape, dx, channels, scale, epsilon,
@@ -764,6 +740,11 @@ static cudnnBackendDescriptor_t part_of(cudnnBackendDescriptor_t of, int name)
     return it;
 }
 
+static cudnnHandle_t handle_of(cudnnBackendDescriptor_t it, int name)
+{
+    return *(const cudnnHandle_t *)attribute(it, name, CUDNN_TYPE_HANDLE, 1);
+}
+
 static struct fake_tensor read_tensor(cudnnBackendDescriptor_t it, int64_t name)
 {
     const int64_t *n = numbers(it, CUDNN_ATTR_TENSOR_DIMENSIONS, 4);
@@ -793,15 +774,14 @@ static struct fake_convolution read_movement(cudnnBackendDescriptor_t it, int gr
         *mode != CUDNN_CROSS_CORRELATION) {
         fake_die("a graph's convolution is none of Darknet's");
     }
-    return (struct fake_convolution){SET,
+    return (struct fake_convolution){.state = SET,
                                      (int)pad[0],
                                      (int)pad[1],
                                      (int)stride[0],
                                      (int)stride[1],
                                      (int)dilation[0],
                                      (int)dilation[1],
-                                     groups,
-                                     0};
+                                     groups};
 }
 
 static struct convolution convolution_of(cudnnBackendDescriptor_t graph)
@@ -822,7 +802,8 @@ static struct convolution convolution_of(cudnnBackendDescriptor_t graph)
         t[i] = read_tensor(part_of(operation, first + TENSORS + i), i + 1);
     }
     movement = read_movement(part_of(operation, first + MOVEMENT), t[X].c / t[W].c);
-    c.p = problem_of(&t[X], &t[W], &movement, &t[Y], "a graph");
+    c.p = problem_of(handle_of(graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE), &t[X], &t[W], &movement,
+                     &t[Y], "a graph");
     c.needed = bytes_of(&t[W]);
     return c;
 }
@@ -847,9 +828,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t it)
     }
     if (it->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
         cudnnBackendDescriptor_t proposal = part_of(it, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
-        const cudnnHandle_t *handle =
-            attribute(it, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1);
-        fake_require_device((*handle)->device, __func__);
+        fake_require_device(handle_of(it, CUDNN_ATTR_EXECUTION_PLAN_HANDLE)->device, __func__);
         if (proposal->proposal == NO_PLAN || !strcmp(which, "none") || !has_bf16()) {
             status = CUDNN_STATUS_NOT_SUPPORTED;
         }
@@ -909,5 +888,5 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
             fake_die("%s: tensor %d has another name, or lies at an odd place", __func__, i + 1);
         }
     }
-    return queue(&c, __func__, tensor[0], tensor[1], tensor[2], space, c.needed);
+    return queue(&c, __func__, (const void *const *)tensor, space, c.needed);
 }

@@ -91,20 +91,20 @@ cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t con
 
 /* The calls about each of the three convolutions have the same form: two operands, how they move, and
  * the result. */
+#define FAKE_SHAPES                                                                      \
+    cudnnHandle_t handle, cudnnTensorDescriptor_t first, cudnnTensorDescriptor_t second, \
+        cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t third
+#define FAKE_OPERANDS                                                                            \
+    cudnnHandle_t handle, const void *alpha, cudnnTensorDescriptor_t first,                      \
+        const void *first_data, cudnnTensorDescriptor_t second, const void *second_data,         \
+        cudnnConvolutionDescriptor_t how, int algo, void *space, size_t bytes, const void *beta, \
+        cudnnTensorDescriptor_t third, void *third_data
 #define FAKE_CONVOLUTION(which)                                                                    \
     cudnnStatus_t cudnnGetConvolution##which##AlgorithmMaxCount(cudnnHandle_t handle, int *most);  \
-    cudnnStatus_t cudnnGetConvolution##which##Algorithm_v7(                                        \
-        cudnnHandle_t handle, cudnnTensorDescriptor_t first, cudnnTensorDescriptor_t second,       \
-        cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t third, int most, int *n,         \
-        cudnnConvolutionFwdAlgoPerf_t *found);                                                     \
-    cudnnStatus_t cudnnGetConvolution##which##WorkspaceSize(                                       \
-        cudnnHandle_t handle, cudnnTensorDescriptor_t first, cudnnTensorDescriptor_t second,       \
-        cudnnConvolutionDescriptor_t how, cudnnTensorDescriptor_t third, int algo, size_t *bytes); \
-    cudnnStatus_t cudnnConvolution##which(                                                         \
-        cudnnHandle_t handle, const void *alpha, cudnnTensorDescriptor_t first,                    \
-        const void *first_data, cudnnTensorDescriptor_t second, const void *second_data,           \
-        cudnnConvolutionDescriptor_t how, int algo, void *space, size_t bytes, const void *beta,   \
-        cudnnTensorDescriptor_t third, void *third_data)
+    cudnnStatus_t cudnnGetConvolution##which##Algorithm_v7(FAKE_SHAPES, int most, int *n,          \
+                                                           cudnnConvolutionFwdAlgoPerf_t *found);  \
+    cudnnStatus_t cudnnGetConvolution##which##WorkspaceSize(FAKE_SHAPES, int algo, size_t *bytes); \
+    cudnnStatus_t cudnnConvolution##which(FAKE_OPERANDS)
 FAKE_CONVOLUTION(Forward);
 FAKE_CONVOLUTION(BackwardData);
 FAKE_CONVOLUTION(BackwardFilter);
@@ -114,18 +114,21 @@ cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t handle, const void *alp
                                            const void *beta, cudnnTensorDescriptor_t db_shape,
                                            void *db);
 
-cudnnStatus_t cudnnBatchNormalizationForwardTraining(
-    cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void *alpha, const void *beta,
-    cudnnTensorDescriptor_t x_shape, const void *x, cudnnTensorDescriptor_t y_shape, void *y,
-    cudnnTensorDescriptor_t channels, const void *scale, const void *bias, double factor,
-    void *running_mean, void *running_variance, double epsilon, void *saved_mean,
-    void *saved_inverse);
-cudnnStatus_t cudnnBatchNormalizationBackward(
-    cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void *alpha, const void *beta,
-    const void *alpha_sums, const void *beta_sums, cudnnTensorDescriptor_t x_shape, const void *x,
-    cudnnTensorDescriptor_t dy_shape, const void *dy, cudnnTensorDescriptor_t dx_shape, void *dx,
-    cudnnTensorDescriptor_t channels, const void *scale, void *d_scale, void *d_bias,
-    double epsilon, const void *saved_mean, const void *saved_inverse);
+#define FAKE_NORMALISATION_FORWARD                                                                \
+    cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void *alpha, const void *beta,         \
+        cudnnTensorDescriptor_t x_shape, const void *x, cudnnTensorDescriptor_t y_shape, void *y, \
+        cudnnTensorDescriptor_t channels, const void *scale, const void *bias, double factor,     \
+        void *running_mean, void *running_variance, double epsilon, void *saved_mean,             \
+        void *saved_inverse
+#define FAKE_NORMALISATION_BACKWARD                                                             \
+    cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void *alpha, const void *beta,       \
+        const void *alpha_sums, const void *beta_sums, cudnnTensorDescriptor_t x_shape,         \
+        const void *x, cudnnTensorDescriptor_t dy_shape, const void *dy,                        \
+        cudnnTensorDescriptor_t dx_shape, void *dx, cudnnTensorDescriptor_t channels,           \
+        const void *scale, void *d_scale, void *d_bias, double epsilon, const void *saved_mean, \
+        const void *saved_inverse
+cudnnStatus_t cudnnBatchNormalizationForwardTraining(FAKE_NORMALISATION_FORWARD);
+cudnnStatus_t cudnnBatchNormalizationBackward(FAKE_NORMALISATION_BACKWARD);
 
 #ifdef __cplusplus
 }

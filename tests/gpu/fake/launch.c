@@ -11,9 +11,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <ucontext.h>
-#ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/common_interface_defs.h>
-#endif
 
 #include "kernel.h"
 
@@ -28,7 +25,7 @@ struct fiber {
     int made;
 };
 static struct fiber fiber[FIBERS];
-static int running, idle[FIBERS], n_idle, all_made;
+static int running, idle[FIBERS], n_idle;
 static int waiting[FIBERS], n_waiting; /* at a barrier, for the next round */
 static int stopped;                    /* those, and the ones that have not yet gone on */
 static jmp_buf scheduler;
@@ -36,29 +33,17 @@ static const struct fake_launch *kernel;
 static unsigned threads, next, factor, offset; /* of a block; how many have begun; their order */
 static int more;                               /* blocks */
 
-/* AddressSanitizer is told of each change of stacks: leave() before, arrive() behind it. */
+/* AddressSanitizer is told of each change of stacks: LEAVE before, ARRIVE behind it. */
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
 static const void *scheduler_stack;
 static size_t scheduler_bytes;
-
-static void leave(const void *stack, size_t bytes)
-{
-#ifdef __SANITIZE_ADDRESS__
-    __sanitizer_start_switch_fiber(NULL, stack, bytes);
+#define LEAVE(stack, bytes) __sanitizer_start_switch_fiber(NULL, stack, bytes)
+#define ARRIVE(stack, bytes) __sanitizer_finish_switch_fiber(NULL, stack, bytes)
 #else
-    (void)stack;
-    (void)bytes;
+#define LEAVE(stack, bytes)
+#define ARRIVE(stack, bytes)
 #endif
-}
-
-static void arrive(int in_fiber)
-{
-#ifdef __SANITIZE_ADDRESS__
-    __sanitizer_finish_switch_fiber(NULL, in_fiber ? &scheduler_stack : NULL,
-                                    in_fiber ? &scheduler_bytes : NULL);
-#else
-    (void)in_fiber;
-#endif
-}
 
 static void begin_block(void)
 {
@@ -69,14 +54,11 @@ static void begin_block(void)
 /* The block behind the current one; 0: there is none. */
 static int next_block(void)
 {
-    if (++blockIdx.x == gridDim.x) {
-        blockIdx.x = 0;
-        if (++blockIdx.y == gridDim.y) {
-            blockIdx.y = 0;
-            if (++blockIdx.z == gridDim.z) {
-                return 0;
-            }
-        }
+    blockIdx.x = (blockIdx.x + 1) % gridDim.x;
+    blockIdx.y = (blockIdx.y + !blockIdx.x) % gridDim.y;
+    blockIdx.z += !blockIdx.x && !blockIdx.y;
+    if (blockIdx.z == gridDim.z) {
+        return 0;
     }
     begin_block();
     return 1;
@@ -100,10 +82,10 @@ int fake_next_thread(void)
 static void to_scheduler(struct fiber *f)
 {
     if (!_setjmp(f->at)) {
-        leave(scheduler_stack, scheduler_bytes);
+        LEAVE(scheduler_stack, scheduler_bytes);
         _longjmp(scheduler, 1);
     }
-    arrive(1);
+    ARRIVE(&scheduler_stack, &scheduler_bytes);
 }
 
 void fake_barrier(void)
@@ -121,7 +103,7 @@ void fake_barrier(void)
 /* A fiber runs threads until there are none, again and again. */
 static void live(void)
 {
-    arrive(1);
+    ARRIVE(&scheduler_stack, &scheduler_bytes);
     for (;;) {
         kernel->threads(kernel->arguments);
         idle[n_idle++] = running;
@@ -154,10 +136,10 @@ static void run_fiber(int i)
         make_fiber(&fiber[i]);
     }
     if (_setjmp(scheduler)) {
-        arrive(0);
+        ARRIVE(NULL, NULL);
         return;
     }
-    leave(fiber[i].context.uc_stack.ss_sp, STACK);
+    LEAVE(fiber[i].context.uc_stack.ss_sp, STACK);
     if (is_new) {
         setcontext(&fiber[i].context);
     }
@@ -166,11 +148,9 @@ static void run_fiber(int i)
 
 static void run_new_fiber(void)
 {
-    for (int i = 0; i < FIBERS && !all_made; i++) {
-        idle[n_idle++] = FIBERS - 1 - i;
-    }
-    all_made = 1;
-    run_fiber(idle[--n_idle]);
+    static int fibers; /* that were ever taken */
+
+    run_fiber(n_idle ? idle[--n_idle] : fibers++);
 }
 
 /* All that wait at a barrier go on. The last of them may begin the next block. */
