@@ -27,14 +27,13 @@ static void fill(float *x, int n, int time)
     }
 }
 
+/* Darknet frees what the network has, and takes other memory for it. */
 static void give_memory(int images)
 {
-    void *memory;
-
-    cudaMalloc(&memory, (size_t)(images * IN) * sizeof(float));
-    net.input_gpu = memory;
-    cudaMalloc(&memory, (size_t)(images * OUT) * sizeof(float));
-    net.truth_gpu = memory;
+    cudaFree(net.input_gpu);
+    cudaFree(net.truth_gpu);
+    CHECK(!cudaMalloc((void **)&net.input_gpu, (size_t)(images * IN) * sizeof(float)));
+    CHECK(!cudaMalloc((void **)&net.truth_gpu, (size_t)(images * OUT) * sizeof(float)));
 }
 
 static void begin(void)
@@ -71,30 +70,24 @@ static void write_and_compute(int time, int images)
     compute(time, images);
 }
 
-/* What the micro-batch found was written as that of `time`. */
-static void check_seen(int at, int images, int time)
+/* What the micro-batch of that time found is its own. */
+static void check_seen(int time, int images)
 {
     static float found[WHOLE];
 
-    cmn_device_read(found, seen + at * WHOLE, WHOLE);
-    for (int i = 0; i < images * IN; i++) {
-        CHECK_SAYING(found[i] == value(time, i), "input %d of micro-batch %d is %g", i, at,
-                     (double)found[i]);
-    }
-    for (int i = 0; i < images * OUT; i++) {
-        CHECK_SAYING(found[IMAGES * IN + i] == value(time, i), "label %d of micro-batch %d is %g",
-                     i, at, (double)found[IMAGES * IN + i]);
+    cmn_device_read(found, seen + time * WHOLE, WHOLE);
+    for (int i = 0; i < images * (IN + OUT); i++) {
+        int k = i - images * IN, at = k < 0 ? i : IMAGES * IN + k;
+        CHECK_SAYING(found[at] == value(time, k < 0 ? i : k), "micro-batch %d, at %d: %g", time, at,
+                     (double)found[at]);
     }
 }
 
 GPU_TEST(arrives)
 {
     begin();
-    for (int t = 0; t < TIMES; t++) {
-        write_and_compute(t, IMAGES);
-    }
-    for (int t = 0; t < TIMES; t++) {
-        check_seen(t, IMAGES, t);
+    for (int t = 0; t < 2 * TIMES; t++) {
+        (t < TIMES ? write_and_compute : check_seen)(t % TIMES, IMAGES);
     }
     end();
 }
@@ -109,10 +102,8 @@ struct load {
 static void *loads(void *arguments)
 {
     struct load *l = arguments;
-    float *input = malloc(sizeof *input * (size_t)(l->images * l->each));
-    float *truth = malloc(sizeof *truth * (size_t)(l->images * OUT));
-    float **of_input = malloc(sizeof *of_input * (size_t)l->images);
-    float **of_truth = malloc(sizeof *of_truth * (size_t)l->images);
+    float *input = malloc(sizeof *input * (size_t)(l->images * (l->each + OUT)));
+    float *truth = input + l->images * l->each, *of_input[2 * IMAGES], *of_truth[2 * IMAGES];
 
     fill(input, l->images * l->each, l->time);
     fill(truth, l->images * OUT, l->time);
@@ -124,9 +115,6 @@ static void *loads(void *arguments)
         cmn_gpu_batch_ahead((struct cmn_host_rows){of_input, (size_t)l->images, (size_t)l->each},
                             (struct cmn_host_rows){of_truth, (size_t)l->images, OUT});
     free(input);
-    free(truth);
-    free(of_input);
-    free(of_truth);
     return NULL;
 }
 
@@ -168,29 +156,26 @@ GPU_TEST(ahead)
         write_and_compute(t++, IMAGES);
     }
     for (int i = 0; i < t; i++) {
-        check_seen(i, IMAGES, i);
+        check_seen(i, IMAGES);
     }
     end();
 }
 
-/* Darknet frees what the network has, and takes other memory for it. */
 GPU_TEST(other_size)
 {
     begin();
     for (int t = 0; t < 8; t++) {
         int images = 1 + t % IMAGES;
         size_t number = load(99, 2 * IMAGES, IN); /* of the size before */
-        cudaFree(net.input_gpu);
-        cudaFree(net.truth_gpu);
         give_memory(images);
         fill(in, images * IN, t);
         fill(out, images * OUT, t);
         cmn_gpu_batch_take(number);
         compute(t, images);
-        check_seen(t, images, t);
+        check_seen(t, images);
     }
     write_and_compute(8, 1); /* the same memory, of which less is used */
-    check_seen(8, 1, 8);
+    check_seen(8, 1);
     end();
 }
 
@@ -238,11 +223,9 @@ GPU_TEST(memory_is_missing)
     }
     fake.no_memory = 0;
     CHECK(cmn_gpu_batch_send(&net, input, truth) == 0); /* it is not tried each time */
-    cudaFree(net.input_gpu);
-    cudaFree(net.truth_gpu);
     give_memory(1);
     write_and_compute(0, 1);
-    check_seen(0, 1, 0);
+    check_seen(0, 1);
     end();
 }
 

@@ -81,13 +81,11 @@ static void open_convolution(struct convolution *c, const struct kind *s)
     c->n[X] = (size_t)(l->inputs * l->batch);
     c->n[W] = (size_t)l->nweights;
     c->n[Y] = (size_t)(l->outputs * l->batch);
-    c->net.input_gpu = device_floats(c->n[X]);
-    c->net.delta_gpu = device_floats(c->n[X]);
+    c->operand[X] = c->net.input_gpu = device_floats(c->n[X]);
+    c->result[X] = c->net.delta_gpu = device_floats(c->n[X]);
     c->net.workspace = device_floats(l->workspace_size / sizeof(float) + 1);
-    c->operand[X] = c->net.input_gpu;
     c->operand[W] = l->weights_gpu;
     c->operand[Y] = l->delta_gpu;
-    c->result[X] = c->net.delta_gpu;
     c->result[W] = l->weight_updates_gpu;
     c->result[Y] = l->output_gpu;
     for (int i = 0; i < OPERANDS; i++) {
