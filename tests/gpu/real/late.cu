@@ -1,5 +1,4 @@
-#include "late.h"
-
+/* Work that is late, on a GPU. */
 #include <cuda_runtime.h>
 
 static __global__ void spin(long long cycles)
@@ -20,11 +19,12 @@ static __global__ void copy(float *to, const float *from, size_t n)
     }
 }
 
-extern "C" int late_copy(float *to, const float *from, size_t n, long long cycles, void *stream)
+extern "C" int late_copy(float *to, const float *from, size_t n, long long cycles,
+                         cudaStream_t stream)
 {
-    spin<<<1, 1, 0, (cudaStream_t)stream>>>(cycles);
+    spin<<<1, 1, 0, stream>>>(cycles);
     if (n) {
-        copy<<<(unsigned)(n < 65536 ? n / 256 + 1 : 256), 256, 0, (cudaStream_t)stream>>>(to, from, n);
+        copy<<<(unsigned)(n < 65536 ? n / 256 + 1 : 256), 256, 0, stream>>>(to, from, n);
     }
     return cudaGetLastError();
 }

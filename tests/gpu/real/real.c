@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "late.h"
+/* Queued on `stream`: a kernel that spins for so many cycles of the GPU, and behind it one that
+ * copies n floats. `from` is page-locked memory, and stays as it is until then (late.cu). */
+int late_copy(float *to, const float *from, size_t n, long long cycles, cudaStream_t stream);
 
 /* Page-locked, for what is copied later; cycles are about half a nanosecond each. The first delay is
  * longer than a GPU that several ranks share gives to one of them at a time. */
