@@ -1,8 +1,6 @@
 #!/usr/bin/env bash
-# pack.sh BUILD OUT [ALEXEYAB TREE]: what a machine with a GPU and nothing else needs to run tests/gpu/run.sh, as OUT/run and
-# OUT/files.tar.gz (make gpu-pack). ALEXEYAB is a build of the folder TREE, of which the pack then has the program, too. Not in it,
-# because they are there with the driver and the toolkit, or larger than what may be carried: libcuda, libcudart, libcublas,
-# libcurand, libcudnn and libnccl; and the C and C++ libraries.
+# pack.sh BUILD OUT [ALEXEYAB TREE]: what a machine with a GPU needs besides the libraries of CUDA, cuDNN, NCCL, C and C++ to run
+# tests/gpu/run.sh, as OUT/run and OUT/files.tar.gz (make gpu-pack). ALEXEYAB is a build of the folder TREE: its program, too.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

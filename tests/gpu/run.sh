@@ -17,7 +17,6 @@
 #   GPU_TEST_REQUIRED                  fail where there is no GPU
 #   GPU_TEST_LIMIT                     seconds of a training
 #   GPU_TEST_PROGRAMS                  the folder of the tests of the exchange that make gpu-tests compiles
-#   GPU_TEST_SHAPES, GPU_TEST_SIZES    what `speed` trains, net:batch:side, and what it exchanges
 #   GPU_TEST_ACCURACY, GPU_TEST_EPOCHS what MNIST must reach, and in how many
 #   GPU_PLAN, GPU_PLAN_SECONDS         with OUT: a file with other steps; seconds for everything (570)
 #   CUDA_LIBRARIES                     in the pack: folders to be looked through first
@@ -304,11 +303,9 @@ know_the_way() {
 # ---- the steps of tests/gpu/steps ----
 
 check() {
-    if on 1 "$DARKNET" cmn check && ! grep -q ' 0 GPUs for this rank' log; then
-        report 'cmn check sees a GPU' ok
-    else
-        report 'cmn check sees a GPU' 'it does not' log
-    fi
+    local result='it does not'
+    ! on 1 "$DARKNET" cmn check || grep -q ' 0 GPUs for this rank' log || result=ok
+    report 'cmn check sees a GPU' "$result" log
     sed 's/^/# /' log
 }
 
@@ -339,18 +336,13 @@ exchanges() {
     tests_pass communicators/exchange "${1:-2}"
 }
 
-exchanges_of_four() {
-    exchanges 4
-}
+exchanges_of_four() { exchanges 4; }
 
 broken_exchanges() {
-    local program what='the tests see a stream that does not wait'
+    local program what='the tests see a stream that does not wait' result='they do not'
     has_program communicators/exchange "$what" || return 0
-    if CMOCKA_MESSAGE_OUTPUT=TAP GPU_TEST_BREAK=wait on 2 "$program" || ! grep -q '^not ok [0-9]* - same_bits' log; then
-        report "$what" 'they do not' log
-    else
-        report "$what" ok
-    fi
+    CMOCKA_MESSAGE_OUTPUT=TAP GPU_TEST_BREAK=wait on 2 "$program" || ! grep -q '^not ok [0-9]* - same_bits' log || result=ok
+    report "$what" "$result" log
 }
 
 # Overlap changes no sum. Darknet's own kernels may round otherwise from run to run, so equal bits are said, not demanded.
@@ -549,7 +541,7 @@ shape() {
 # TF32, and without either. Then how long sums take.
 speed() {
     local row net batch side precision times keys command
-    for row in ${GPU_TEST_SHAPES:-resnet50:64:224 yolov3:16:416 mnist_conv:100:28}; do
+    for row in resnet50:64:224 yolov3:16:416 mnist_conv:100:28; do
         IFS=: read -r net batch side <<<"$row"
         case $net in
             yolo*) command=(detector train boxes-80.data) ;;
@@ -571,7 +563,7 @@ speed() {
     done
     export NVIDIA_TF32_OVERRIDE=0
     needs_nccl 'cmn bench' || return 0
-    if on 2 "$DARKNET" cmn bench -sizes "${GPU_TEST_SIZES:-1M,16M,64M}" -iters 5; then
+    if on 2 "$DARKNET" cmn bench -sizes 1M,16M,64M -iters 5; then
         sed 's/^/# /' log
         report 'cmn bench' ok
     else
