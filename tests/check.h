@@ -10,11 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/fatal.h"
+#include "base/log.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -74,6 +76,44 @@ static inline void check_contains(const char *text, const char *part)
     if (!strstr(text, part)) {
         fail_msg("\"%s\" does not contain \"%s\"", text, part);
     }
+}
+
+/* assert_done(result): it is not 0, or its reason is said. assert_fails(condition, "part"): it holds,
+ * and the reason of the failure has that part. */
+#define assert_done(result)               \
+    do {                                  \
+        if (!(result)) {                  \
+            fail_msg("%s", cmn_reason()); \
+        }                                 \
+    } while (0)
+#define assert_fails(condition, part)       \
+    do {                                    \
+        assert_true(condition);             \
+        check_contains(cmn_reason(), part); \
+    } while (0)
+
+/* How a process of its own ends in which the statement runs, as waitpid() says it. */
+#define status_of(statement)                                \
+    __extension__({                                         \
+        int status_ = -1;                                   \
+        pid_t pid_;                                         \
+        fflush(NULL);                                       \
+        pid_ = fork();                                      \
+        if (pid_ == 0) {                                    \
+            statement;                                      \
+            _exit(0);                                       \
+        }                                                   \
+        assert_int_equal(waitpid(pid_, &status_, 0), pid_); \
+        status_;                                            \
+    })
+
+/* Random numbers, the same in each run. */
+static inline float uniform(float low, float high)
+{
+    static uint32_t x = 1;
+
+    x = x * 1664525u + 1013904223u;
+    return low + (high - low) * (float)(x >> 8) / (float)(1 << 24);
 }
 
 /* What is said on the standard error between the two calls, up to 4 KB. */

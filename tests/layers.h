@@ -8,7 +8,6 @@
 #include "engine/darknet_net.h"
 #include "engine/gradients.h"
 #include "layers_table.h"
-#include "base/log.h"
 #include "nets.h"
 
 /* What is there already where the gradient by the input goes, as by another layer that reads the
@@ -26,14 +25,6 @@ struct rig {
     int own_cost;
     float nudge;
 };
-
-static inline float uniform(float low, float high)
-{
-    static uint32_t x = 1;
-
-    x = x * 1664525u + 1013904223u;
-    return low + (high - low) * (float)(x >> 8) / (float)(1 << 24);
-}
 
 static inline void fill(float *x, size_t n, float low, float high)
 {

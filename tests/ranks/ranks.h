@@ -9,9 +9,7 @@
 #include "check.h"
 
 #include <mpi.h>
-#include <unistd.h>
 
-#include "base/log.h"
 #include "config/options.h"
 #include "mpi/topology.h"
 

@@ -4,11 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
-#include <stdarg.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/atomic_file.h"
 
@@ -77,13 +73,8 @@ static void make(void)
 /* What `file` holds: the first byte, of as many as there ought to be. */
 static char content(void)
 {
-    static char text[100001];
-    FILE *in = fopen(file, "r");
-
-    assert_non_null(in);
-    assert_int_equal(fread(text, 1, sizeof text, in), sizeof text - 1);
-    fclose(in);
-    return text[0];
+    assert_int_equal(size_of(file), 100000);
+    return text_of(file)[0];
 }
 
 static void begin(char with, int *fd, char name[512])
@@ -106,27 +97,16 @@ static void replace(char with)
     close(fd);
 }
 
-/* A process that replaces the file and is killed before call `at`; 1 is that before the commit. */
-static void killed_at(int at)
+/* A process replaces the file and is killed before call `at`; 1 is that before the commit. */
+static void replace_until(int at)
 {
-    int status;
-    pid_t pid;
+    char name[512];
+    int fd;
 
-    fflush(NULL);
-    pid = fork();
-    if (pid == 0) {
-        char name[512];
-        int fd;
-        begin('n', &fd, name);
-        if (at == 1) {
-            raise(SIGKILL);
-        }
-        die_at = at - 1;
-        cmn_atomic_commit(fd, name, file);
-        _exit(0);
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFSIGNALED(status));
+    begin('n', &fd, name);
+    die_at = at;
+    count_down();
+    cmn_atomic_commit(fd, name, file);
 }
 
 static int is_it(const char *name, const void *unused)
@@ -139,34 +119,20 @@ static int is_it(const char *name, const void *unused)
 
 TEST(a_killed_writer_leaves_nothing)
 {
-    if (!knows_unnamed) {
-        print_message("# not here\n");
-        return;
-    }
-    replace('o');
-    for (int at = 1; at <= 3; at++) {
-        killed_at(at);
-        assert_int_equal(content(), 'o');
-        assert_int_equal(files_in(folder), at < 3 ? 1 : 2); /* between its two names */
-        cmn_atomic_sweep_of(folder, is_it, NULL);
+    for (only_named = !knows_unnamed; only_named <= 1; only_named++) {
+        replace('o');
+        for (int at = 1; at <= 3 - only_named; at++) {
+            assert_true(WIFSIGNALED(status_of(replace_until(at))));
+            assert_int_equal(content(), 'o');
+            /* Without a name until the end, and then between its two names. */
+            assert_int_equal(files_in(folder), at < 3 && !only_named ? 1 : 2);
+            cmn_atomic_sweep_of(folder, is_it, NULL);
+            assert_int_equal(files_in(folder), 1);
+        }
+        replace('n');
+        assert_int_equal(content(), 'n');
         assert_int_equal(files_in(folder), 1);
     }
-}
-
-TEST(without_files_that_have_no_name)
-{
-    only_named = 1;
-    replace('o');
-    for (int at = 1; at <= 2; at++) {
-        killed_at(at);
-        assert_int_equal(content(), 'o');
-        assert_int_equal(files_in(folder), 2);
-        cmn_atomic_sweep_of(folder, is_it, NULL);
-        assert_int_equal(files_in(folder), 1);
-    }
-    replace('n');
-    assert_int_equal(content(), 'n');
-    assert_int_equal(files_in(folder), 1);
 }
 
 TEST(replaces)

@@ -116,7 +116,20 @@ static void check_encode(const struct format *f, const uint32_t *bits, size_t n)
     }
 }
 
-static void all_halves_with(const struct format *f)
+/* OF_EACH(name) { … } is a test of each format `f`, with and without subnormals. */
+#define OF_EACH(test)                                     \
+    static void test##_of(const struct format *f);        \
+    TEST(test)                                            \
+    {                                                     \
+        for (size_t i = 0; i < 2 * COUNT(formats); i++) { \
+            flush(i % 2);                                 \
+            test##_of(&formats[i / 2]);                   \
+        }                                                 \
+        flush(0);                                         \
+    }                                                     \
+    static void test##_of(const struct format *f)
+
+OF_EACH(all_halves)
 {
     static uint16_t from[ALL_HALVES], back[ALL_HALVES];
     static float to[ALL_HALVES];
@@ -146,7 +159,7 @@ static void all_halves_with(const struct format *f)
 }
 
 /* Around each half, and in the middle between two: there rounding decides. */
-static void neighbours_with(const struct format *f)
+OF_EACH(neighbours)
 {
     static uint32_t bits[MANY];
     static float value[ALL_HALVES];
@@ -175,21 +188,7 @@ static void neighbours_with(const struct format *f)
     }
 }
 
-static void special_with(const struct format *f)
-{
-    static const uint32_t bits[] = {
-        0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007fffff, 0x00800000, 0x33000000,
-        0x33000001, 0x32ffffff, 0x337fffff, 0x33800000, 0x33c00000, 0x387fc000, 0x387fe000,
-        0x387fffff, 0x38800000, 0x477fe000, 0x477fe001, 0x477fefff, 0x477ff000, 0x477fffff,
-        0x47800000, 0xc77ff000, 0x7f7f0000, 0x7f7f7fff, 0x7f7f8000, 0x7f7fffff, 0xff7fffff,
-        0x7f800000, 0xff800000, 0x7f800001, 0xff800001, 0x7fc00000, 0xffc00000, 0x7fffffff,
-        0xffffffff, 0x7fa00000, 0x7f801fff, 0x7f80ffff,
-    };
-
-    check_encode(f, bits, COUNT(bits));
-}
-
-static void random_with(const struct format *f)
+OF_EACH(random_bits)
 {
     static uint32_t bits[MANY];
     uint64_t state = 88172645463325252U;
@@ -201,37 +200,6 @@ static void random_with(const struct format *f)
         }
         check_encode(f, bits, (size_t)(MANY - round));
     }
-}
-
-static void for_all(void (*test)(const struct format *))
-{
-    for (int on = 0; on <= 1; on++) {
-        flush(on);
-        for (size_t i = 0; i < COUNT(formats); i++) {
-            test(&formats[i]);
-        }
-    }
-    flush(0);
-}
-
-TEST(all_halves)
-{
-    for_all(all_halves_with);
-}
-
-TEST(neighbours)
-{
-    for_all(neighbours_with);
-}
-
-TEST(special)
-{
-    for_all(special_with);
-}
-
-TEST(random_bits)
-{
-    for_all(random_with);
 }
 
 TESTS(NULL, NULL)

@@ -40,7 +40,7 @@ TEST(each_has_names_of_its_own)
                                            {"MPI_LOCALNRANKS", "MPI_LOCALRANKID"},
                                            {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
 
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    for (size_t i = 0; i < COUNT(names); i++) {
         no_variables();
         setenv(names[i][0], "3", 1);
         assert_int_equal(cmn_launcher_size(), 1); /* one number alone is none */
@@ -96,44 +96,43 @@ TEST(the_launcher_hears_of_a_death_first)
 }
 
 /* A process of that name starts a rank by way of another process, and takes so many SIGTERM before
- * it ends. Returns how it ended; `asked` is what the rank got. */
+ * it ends. */
+static void start_rank(const char *name, int terms, int to)
+{
+    sigset_t term;
+    int asked;
+
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    prctl(PR_SET_NAME, name);
+    sigprocmask(SIG_BLOCK, &term, NULL);
+    if (fork() == 0) {
+        prctl(PR_SET_NAME, "script) S 1");
+        if (fork() == 0) {
+            asked = cmn_launcher_end_mpiexec();
+            _exit(write(to, &asked, sizeof asked) != sizeof asked);
+        }
+        wait(NULL);
+        _exit(0);
+    }
+    alarm(300);
+    wait(NULL);
+    for (int i = 0, which; i < terms; i++) {
+        sigwait(&term, &which);
+    }
+    _exit(strcmp(name, "orted") != 0);
+}
+
+/* How it ended; `asked` is what the rank got. */
 static int end_of(const char *name, int terms, int *asked)
 {
     int status, answer[2];
-    sigset_t term;
-    pid_t pid;
 
     assert_int_equal(pipe(answer), 0);
-    fflush(NULL);
-    sigemptyset(&term);
-    sigaddset(&term, SIGTERM);
-    pid = fork();
-    if (pid == 0) {
-        prctl(PR_SET_NAME, name);
-        sigprocmask(SIG_BLOCK, &term, NULL);
-        if (fork() == 0) {
-            prctl(PR_SET_NAME, "script) S 1");
-            if (fork() == 0) {
-                *asked = cmn_launcher_end_mpiexec();
-                _exit(write(answer[1], asked, sizeof *asked) != sizeof *asked);
-            }
-            wait(NULL);
-            _exit(0);
-        }
-        alarm(300);
-        wait(NULL);
-        if (!strcmp(name, "orted")) {
-            _exit(0);
-        }
-        for (int i = 0, which; i < terms; i++) {
-            sigwait(&term, &which);
-        }
-        _exit(1);
-    }
+    status = status_of(start_rank(name, terms, answer[1]));
     assert_int_equal(read(answer[0], asked, sizeof *asked), sizeof *asked);
     close(answer[0]);
     close(answer[1]);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -186,16 +185,9 @@ static int find_in_container(void)
 TEST(mpiexec_may_be_the_first_process)
 {
     int status;
-    pid_t pid;
 
     setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
-    fflush(NULL);
-    pid = fork();
-    if (pid == 0) {
-        alarm(300);
-        _exit(find_in_container());
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
+    status = status_of(alarm(300); _exit(find_in_container()));
     assert_true(WIFEXITED(status));
     if (WEXITSTATUS(status) == CANNOT) {
         skip();

@@ -148,32 +148,25 @@ TEST(new_thread_leaves_the_streams_alone)
 {
     int straight[N], after[N];
 
-    cmn_random_open(7, 0, 0);
-    draw(straight);
-    draw(straight);
-    cmn_random_open(7, 0, 0);
-    draw(after);
-    in_threads(1, draw_unnamed);
-    draw(after);
+    for (int with_thread = 0; with_thread < 2; with_thread++) {
+        cmn_random_open(7, 0, 0);
+        draw(after);
+        if (with_thread) {
+            in_threads(1, draw_unnamed);
+        }
+        draw(with_thread ? after : straight);
+    }
     assert_true(equal(straight, after));
 }
 
 TEST(hash_tells_all_arguments_apart)
 {
     uint64_t seen[5 * 5 * 5 * 5];
-    int n = 0;
 
-    for (uint64_t s = 0; s < 5; s++) {
-        for (uint64_t a = 0; a < 5; a++) {
-            for (uint64_t b = 0; b < 5; b++) {
-                for (uint64_t c = 0; c < 5; c++) {
-                    seen[n] = cmn_random_hash(s, a, b, c);
-                    for (int i = 0; i < n; i++) {
-                        assert_true(seen[i] != seen[n]);
-                    }
-                    n++;
-                }
-            }
+    for (uint64_t n = 0; n < COUNT(seen); n++) {
+        seen[n] = cmn_random_hash(n % 5, n / 5 % 5, n / 25 % 5, n / 125);
+        for (uint64_t i = 0; i < n; i++) {
+            assert_true(seen[i] != seen[n]);
         }
     }
 }
