@@ -1,5 +1,6 @@
 /* What ranks hold goes to rank 0 and back; what is the same on all does not go to one after the other. */
 #include "ranks/ranks.h"
+#include "checkpoints.h"
 
 #include <cjson/cJSON.h>
 
@@ -56,6 +57,7 @@ static int list(struct cmn_checkpoint_item item[3])
     };
     int items = 0;
 
+    fill();
     for (int i = 0; i < 3; i++) {
         const struct cmn_checkpoint_item *one = &all[(i + top.rank) % 3];
         if (top.rank < top.size - 1 || top.rank == 0 || strcmp(one->name, "part") != 0) {
@@ -63,26 +65,6 @@ static int list(struct cmn_checkpoint_item item[3])
         }
     }
     return items;
-}
-
-/* The file that rank 0 would write. The caller frees both. */
-static struct cmn_checkpoint_file *file_of(struct cmn_snapshot *s, unsigned char **bytes)
-{
-    struct iovec part[CMN_SNAPSHOT_PARTS];
-    struct cmn_checkpoint_file *f;
-    size_t n = 0;
-
-    CHECK(!cmn_snapshot_describe(s, cJSON_CreateObject()) && !cmn_snapshot_seal(s, 7, part));
-    *bytes = malloc(part[0].iov_len + part[1].iov_len + part[2].iov_len);
-    for (int i = 0; i < CMN_SNAPSHOT_PARTS; i++) {
-        if (part[i].iov_len) { /* an empty one has no memory */
-            memcpy(*bytes + n, part[i].iov_base, part[i].iov_len);
-        }
-        n += part[i].iov_len;
-    }
-    f = cmn_checkpoint_parse(*bytes, n);
-    CHECK_SAYING(f, "%s", cmn_reason());
-    return f;
 }
 
 static void check_file(const struct cmn_checkpoint_file *f)
@@ -110,15 +92,17 @@ RANK_TEST(all_come_back)
     struct cmn_checkpoint_item item[3];
     struct cmn_checkpoint_file *f = NULL;
     unsigned char *bytes = NULL;
-    int items;
+    int items = list(item);
+    size_t n;
 
-    fill();
-    items = list(item);
     sent = 0;
     CHECK(!cmn_checkpoint_gather(item, items, s, &top));
     CHECK_SAYING(sent <= sizeof mine.part + sizeof mine.own, "%llu bytes", sent);
     if (top.rank == 0) {
-        f = file_of(s, &bytes);
+        CHECK(!cmn_snapshot_describe(s, cJSON_CreateObject()));
+        bytes = checkpoints_sealed(s, 7, &n);
+        f = cmn_checkpoint_parse(bytes, n);
+        CHECK_SAYING(f, "%s", cmn_reason());
         check_file(f);
     }
     memset(&mine, 0, sizeof mine);
@@ -142,10 +126,8 @@ RANK_TEST(all_come_back)
 RANK_TEST(without_a_snapshot)
 {
     struct cmn_checkpoint_item item[3];
-    int items;
+    int items = list(item);
 
-    fill();
-    items = list(item);
     sent = 0;
     CHECK((cmn_checkpoint_gather(item, items, NULL, &top) == -1) == (top.rank == 0));
     CHECK_SAYING(sent == 0, "%llu bytes", sent);

@@ -3,48 +3,46 @@
 
 #include "checkpoint/cfg_changes.h"
 
+static char text[300];
+
+static int changes(const char *there, const char *here)
+{
+    return cmn_cfg_changes(there, here, text, sizeof text);
+}
+
 TEST(none)
 {
-    char text[200];
     const char *net = "[net]\nbatch=1\nmomentum=0.9\nmax_batches=5\n[connected]\noutput=3\n";
 
-    assert_int_equal(cmn_cfg_changes(net, net, text, sizeof text), 0);
+    assert_int_equal(changes(net, net), 0);
     assert_string_equal(text, "");
     assert_int_equal(
-        cmn_cfg_changes(
-            net, "[net]\nmomentum=.90\nbatch=1\nsteps=1,2\ncmn_seed=3\n[connected]\noutput=3", text,
-            sizeof text),
+        changes(net, "[net]\nmomentum=.90\nbatch=1\nsteps=1,2\ncmn_seed=3\n[connected]\noutput=3"),
         0);
-    assert_int_equal(cmn_cfg_changes("", "", text, sizeof text), 0);
+    assert_int_equal(changes("", ""), 0);
 }
 
 /* [upsample] has a scale, and each layer a learning_rate, that is not the schedule's. */
 TEST(keys_of_layers)
 {
-    char text[300];
-
-    assert_int_equal(cmn_cfg_changes("[net]\nscale=1\n[upsample]\nscale=1\n",
-                                     "[net]\nscale=2\n[upsample]\nscale=2\n", text, sizeof text),
-                     1);
+    assert_int_equal(
+        changes("[net]\nscale=1\n[upsample]\nscale=1\n", "[net]\nscale=2\n[upsample]\nscale=2\n"),
+        1);
     assert_string_equal(text, "[upsample] scale of layer 0 was 1, is 2");
 }
 
 TEST(some)
 {
-    char text[300];
-
-    assert_int_equal(cmn_cfg_changes("[net]\na=1\nb=x\n[c]\n[c]\nd=0\n",
-                                     "[net]\na=2\n[c]\ne=nan\n[c]\nd=0\n", text, sizeof text),
-                     3);
+    assert_int_equal(
+        changes("[net]\na=1\nb=x\n[c]\n[c]\nd=0\n", "[net]\na=2\n[c]\ne=nan\n[c]\nd=0\n"), 3);
     assert_string_equal(
         text,
         "[net] a was 1, is 2; [net] b was x, is not set; [c] e of layer 0 was not set, is nan");
-    assert_int_equal(cmn_cfg_changes("[n]\na=1\nb=1\nc=1\nd=1\ne=1", "[n]\n", text, sizeof text),
-                     5);
+    assert_int_equal(changes("[n]\na=1\nb=1\nc=1\nd=1\ne=1", "[n]\n"), 5);
     assert_non_null(strstr(text, "[n] c was 1, is not set; and 2 more"));
     /* Darknet takes the first line with a key. */
-    assert_int_equal(cmn_cfg_changes("[n]\na=1\na=2\n", "[n]\na=1\na=3\n", text, sizeof text), 0);
-    assert_int_equal(cmn_cfg_changes("[n]\n[x]\n", "[n]\n", text, sizeof text), 1);
+    assert_int_equal(changes("[n]\na=1\na=2\n", "[n]\na=1\na=3\n"), 0);
+    assert_int_equal(changes("[n]\n[x]\n", "[n]\n"), 1);
     assert_string_equal(text, "[x] layer of layer 0 was there, is not set");
 }
 
@@ -52,14 +50,14 @@ TEST(some)
 TEST(whole_values)
 {
     static const char list[] = "10,13,16,30,33,23,30,61,62,45,59,119,116,90,156,198,373,";
-    char there[200], here[200], text[300];
+    char there[200], here[200];
 
     snprintf(there, sizeof there, "[n]\n[yolo]\nanchors=%s%s326\n", list, list);
     snprintf(here, sizeof here, "[n]\n[yolo]\nanchors=%s%s327\n", list, list);
-    assert_int_equal(cmn_cfg_changes(there, here, text, sizeof text), 1);
+    assert_int_equal(changes(there, here), 1);
     check_contains(text, "[yolo] anchors of layer 0 was 10,13,");
-    assert_int_equal(cmn_cfg_changes(there, there, text, sizeof text), 0);
-    assert_int_equal(cmn_cfg_changes("[n]\na=nan", "[n]\na=5", text, sizeof text), 1);
+    assert_int_equal(changes(there, there), 0);
+    assert_int_equal(changes("[n]\na=nan", "[n]\na=5"), 1);
 }
 
 TEST(hostile)
@@ -68,16 +66,12 @@ TEST(hostile)
     const char *const texts[] = {"[",  "=",      "[]\n=\n=", "\n\n",     "a=b\n[",
                                  "[n", "[n]\na", "[n]\na=",  "[n]\n=1\n"};
 
-    memset(longest, 'k', sizeof longest);
-    memcpy(longest, "[n]\n", 4);
-    longest[1500] = '=';
-    longest[sizeof longest - 1] = '\0';
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    snprintf(longest, sizeof longest, "[n]\n%01490d=%01490d", 1, 1);
+    for (size_t i = 0; i < COUNT(texts); i++) {
         cmn_cfg_changes(texts[i], longest, small, sizeof small);
         assert_true(strlen(small) < sizeof small);
         cmn_cfg_changes(longest, texts[i], small, sizeof small);
-        cmn_cfg_changes(texts[i], texts[(i + 1) % (sizeof texts / sizeof *texts)], small,
-                        sizeof small);
+        cmn_cfg_changes(texts[i], texts[(i + 1) % COUNT(texts)], small, sizeof small);
         assert_int_equal(cmn_cfg_changes(texts[i], texts[i], small, sizeof small), 0);
     }
     assert_true(cmn_cfg_changes(longest, "[n]\n", small, sizeof small) > 0);

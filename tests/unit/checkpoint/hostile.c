@@ -4,7 +4,6 @@
 
 #include <malloc.h>
 
-#include "base/log.h"
 #include "checkpoint/reader.h"
 
 enum { WEIGHTS = 100, TENSOR_A = 300, TENSOR_B = 65, DATA = 320 + 128 };
@@ -84,20 +83,18 @@ static void with(const char *old, const char *new)
     with_header(text, strlen(text));
 }
 
-static struct cmn_checkpoint_file *parse(void)
-{
-    cmn_fail("no reason was given");
-    return cmn_checkpoint_parse(file.bytes, file.n);
-}
-
 static void refused(const char *why)
 {
-    struct cmn_checkpoint_file *f = parse();
+    cmn_fail("no reason was given");
+    assert_fails(!cmn_checkpoint_parse(file.bytes, file.n), why);
+}
 
-    if (f) {
-        fail_msg("accepted: %s", why);
-    }
-    check_contains(cmn_reason(), why);
+static struct cmn_checkpoint_file *accepted(void)
+{
+    struct cmn_checkpoint_file *f = cmn_checkpoint_parse(file.bytes, file.n);
+
+    assert_done(f);
+    return f;
 }
 
 static void refused_with(const char *old, const char *new, const char *why)
@@ -118,10 +115,7 @@ TEST(as_it_is)
     struct cmn_checkpoint_file *f;
 
     with("a", "a");
-    f = parse();
-    if (!f) {
-        fail_msg("%s", cmn_reason());
-    }
+    f = accepted();
     assert_int_equal(cmn_checkpoint_tensor(f, "b", 3)->bytes, TENSOR_B);
     assert_int_equal(cmn_checkpoint_tensor(f, "a", CMN_ALL_RANKS)->bytes, TENSOR_A);
     cmn_checkpoint_free(f);
@@ -187,9 +181,8 @@ TEST(little_files)
         m.header_check = cmn_checksum(bytes, n - CMN_MARK);
         cmn_mark_write(&m, bytes);
         memcpy(copy, bytes, n);
-        assert_null(cmn_checkpoint_parse(copy, n));
-        check_contains(cmn_reason(), m.header % 64 ? "its header has an impossible length"
-                                                   : "its header: no JSON");
+        assert_fails(!cmn_checkpoint_parse(copy, n),
+                     m.header % 64 ? "its header has an impossible length" : "its header: no JSON");
         free(copy);
     }
 }
@@ -265,14 +258,11 @@ TEST(wrong_values)
 
 TEST(wrong_names)
 {
-    static const char *const names[] = {
-        "\"\"", "\"a b\"", "\"\\u001b[31m\"", "\"\x80\"", "\"a\\u0000 \\n\"", "5", "null"};
+    static const char *const names[] = {"\"\"",     "\"a b\"", "\"\\u001b[31m\"",
+                                        "\"\x80\"", "5",       "null"};
     char text[64], long_name[100];
 
     for (size_t i = 0; i < COUNT(names); i++) {
-        if (i == 4) {
-            continue; /* cut at its zero it is the name a */
-        }
         snprintf(text, sizeof text, "\"name\":%s", names[i]);
         refused_with("\"name\":\"a\"", text, "a tensor without a proper name");
     }
@@ -304,6 +294,8 @@ TEST(lengths_of_tensors)
     refused("128 bytes too many behind its last tensor");
 }
 
+#define OUTSIDE "tensor c: it is not within the weights"
+
 /* A tensor of the weights lies within them, and belongs to all ranks. */
 TEST(places_in_the_weights)
 {
@@ -313,10 +305,7 @@ TEST(places_in_the_weights)
     char text[128];
 
     with("]}", ",{\"name\":\"c\",\"bytes\":8,\"at\":92},{\"name\":\"d\",\"bytes\":100,\"at\":0}]}");
-    f = parse();
-    if (!f) {
-        fail_msg("%s", cmn_reason());
-    }
+    f = accepted();
     assert_memory_equal(cmn_checkpoint_tensor(f, "c", CMN_ALL_RANKS)->data, weights + 92, 8);
     assert_int_equal(cmn_checkpoint_tensor(f, "c", CMN_ALL_RANKS)->bytes, 8);
     assert_ptr_equal(cmn_checkpoint_tensor(f, "d", CMN_ALL_RANKS)->data, file.bytes);
@@ -324,22 +313,18 @@ TEST(places_in_the_weights)
     cmn_checkpoint_free(f);
     for (size_t i = 0; i < COUNT(places); i++) {
         snprintf(text, sizeof text, ",{\"name\":\"c\",\"bytes\":4,\"at\":%s}]}", places[i]);
-        refused_with("]}", text, "tensor c: it is not within the weights");
+        refused_with("]}", text, OUTSIDE);
     }
     for (size_t i = 0; i < COUNT(huge); i++) {
         snprintf(text, sizeof text, ",{\"name\":\"c\",\"bytes\":4,\"at\":%llu}]}",
                  (unsigned long long)huge[i]);
-        refused_with("]}", text, "tensor c: it is not within the weights");
+        refused_with("]}", text, OUTSIDE);
         snprintf(text, sizeof text, ",{\"name\":\"c\",\"bytes\":%llu,\"at\":4}]}",
                  (unsigned long long)huge[i]);
-        refused_with("]}", text,
-                     i < 3 ? "tensor c: it is not within the weights"
-                           : "it has an impossible length");
+        refused_with("]}", text, i < 3 ? OUTSIDE : "it has an impossible length");
     }
-    refused_with("]}", ",{\"name\":\"c\",\"bytes\":9,\"at\":92}]}",
-                 "tensor c: it is not within the weights");
-    refused_with("]}", ",{\"name\":\"c\",\"bytes\":101,\"at\":0}]}",
-                 "tensor c: it is not within the weights");
+    refused_with("]}", ",{\"name\":\"c\",\"bytes\":9,\"at\":92}]}", OUTSIDE);
+    refused_with("]}", ",{\"name\":\"c\",\"bytes\":101,\"at\":0}]}", OUTSIDE);
     refused_with("]}", ",{\"name\":\"c\",\"rank\":0,\"bytes\":4,\"at\":0}]}",
                  "tensor c of rank 0: it is not within the weights");
     refused_with("]}", ",{\"name\":\"a\",\"bytes\":4,\"at\":0}]}", "tensor a: it is there twice");
@@ -347,34 +332,33 @@ TEST(places_in_the_weights)
                  "128 bytes too many behind its last tensor");
 }
 
+static void fill_header(const char *unit)
+{
+    static char text[600000];
+    size_t n = (size_t)sprintf(text, "[");
+
+    while (n + 20 < sizeof text) {
+        n += (size_t)sprintf(text + n, "%s", unit);
+    }
+    text[n - 1] = ']';
+    with_header(text, n);
+}
+
 /* What a header makes the reader take is bound by its length. */
 TEST(much_out_of_little)
 {
     static const char *const units[] = {"[],", "0,", "{},", "\"\",", "[[]],", "{\"\":0},"};
-    static char text[600000];
-    size_t before, n, used;
+    size_t before, used;
 
     for (size_t i = 0; i < COUNT(units); i++) {
-        n = 0;
-        text[n++] = '[';
-        while (n + 10 < sizeof text) {
-            n += (size_t)sprintf(text + n, "%s", units[i]);
-        }
-        text[n - 1] = ']';
-        with_header(text, n);
+        fill_header(units[i]);
         before = mallinfo2().uordblks;
         refused("too many values for its length");
         used = mallinfo2().uordblks - before;
         assert_true(used < 10000);
     }
     /* As many as may be: each with a long number. */
-    n = 0;
-    text[n++] = '[';
-    while (n + 20 < sizeof text) {
-        n += (size_t)sprintf(text + n, "12345678,");
-    }
-    text[n - 1] = ']';
-    with_header(text, n);
+    fill_header("12345678,");
     refused("no iteration");
 }
 

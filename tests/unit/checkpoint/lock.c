@@ -2,8 +2,6 @@
 #include "checkpoints.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <sys/file.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -59,9 +57,7 @@ static void may_take(void)
 {
     int fd = take(), at = cmn_directory_open(folder);
 
-    if (fd < 0) {
-        fail_msg("%s", cmn_reason());
-    }
+    assert_done(fd >= 0);
     assert_true(cmn_lock_holds(fd));
     assert_true(is_there());
     cmn_lock_release(at, "x", fd);
@@ -81,24 +77,21 @@ static void hold(void)
 static void leave(const char *host, const char *boot, long pid, const char *job)
 {
     char here[64] = "", text[256], its_boot[40];
-    unsigned long space = 0;
-    struct stat st;
-    FILE *in = fopen("/proc/sys/kernel/random/boot_id", "r"), *out;
+    struct stat st = {.st_ino = 0};
 
-    assert_non_null(in);
-    assert_int_equal(fscanf(in, "%39s", its_boot), 1);
-    fclose(in);
+    snprintf(its_boot, sizeof its_boot, "%.36s", text_of("/proc/sys/kernel/random/boot_id"));
     gethostname(here, sizeof here - 1);
-    if (!stat("/proc/self/ns/pid", &st)) {
-        space = (unsigned long)st.st_ino;
-    }
+    stat("/proc/self/ns/pid", &st);
     snprintf(text, sizeof text, "process %ld on %s\n%s %lu %ld 1 %s%s\n", pid,
-             host[0] ? host : here, boot[0] ? boot : its_boot, space, pid, job,
+             host[0] ? host : here, boot[0] ? boot : its_boot, (unsigned long)st.st_ino, pid, job,
              strchr(job, ' ') ? "" : " 0 0 0");
-    out = fopen(in_folder(file), "w");
-    assert_non_null(out);
-    fputs(text, out);
-    fclose(out);
+    file_of(file, text);
+}
+
+/* As a process of another host, of whose end nothing is known. */
+static void leave_elsewhere(const char *job)
+{
+    leave("elsewhere", "another-boot", 1, job);
 }
 
 TEST(one_at_a_time)
@@ -109,9 +102,8 @@ TEST(one_at_a_time)
 
     may_take();
     pid = holder(hold);
-    assert_int_equal(take(), -1);
     snprintf(text, sizeof text, "process %ld on ", (long)pid);
-    check_contains(cmn_reason(), text);
+    assert_fails(take() == -1, text);
     check_contains(cmn_reason(), "trains x there: wait until it has ended");
     assert_null(strstr(cmn_reason(), "remove")); /* it runs */
     fd = cmn_lock_take(at, "y");                 /* of another name */
@@ -133,19 +125,18 @@ TEST(what_was_left)
     may_take();
     leave("", "before-it-was-started-anew", getppid(), "0");
     may_take();
-    leave("elsewhere", "another-boot", 1, "0"); /* who knows */
-    assert_int_equal(take(), -1);
-    check_contains(cmn_reason(), "process 1 on elsewhere trains x there");
+    leave_elsewhere("0"); /* who knows */
+    assert_fails(take() == -1, "process 1 on elsewhere trains x there");
     check_contains(cmn_reason(), "(if it has ended, remove .x.checkpoint-lock)");
     /* An earlier attempt of this cmn-run, on a host that has failed; a later one; another cmn-run's. */
     setenv("OMPI_CMN_EVENT_TOKEN", "00000000000000000042", 1);
     setenv("OMPI_CMN_ATTEMPT", "2", 1);
-    leave("elsewhere", "another-boot", 1, "7 1 0 0");
+    leave_elsewhere("7 1 0 0");
     assert_int_equal(take(), -1);
     for (int attempt = 1; attempt <= 3; attempt++) {
         snprintf(job, sizeof job, "%llx %d 0 0",
                  (unsigned long long)cmn_checksum("00000000000000000042", 20), attempt);
-        leave("elsewhere", "another-boot", 1, job);
+        leave_elsewhere(job);
         if (attempt == 1) {
             may_take();
         } else {
@@ -157,11 +148,11 @@ TEST(what_was_left)
     /* An earlier start of this job of Slurm's, another job, and a training beside this one. */
     setenv("SLURM_JOB_ID", "42", 1);
     setenv("SLURM_RESTART_COUNT", "1", 1);
-    leave("elsewhere", "another-boot", 1, "0 0 42 0");
+    leave_elsewhere("0 0 42 0");
     may_take();
-    leave("elsewhere", "another-boot", 1, "0 0 41 0");
+    leave_elsewhere("0 0 41 0");
     assert_int_equal(take(), -1);
-    leave("elsewhere", "another-boot", 1, "0 0 42 1");
+    leave_elsewhere("0 0 42 1");
     assert_int_equal(take(), -1);
     unsetenv("SLURM_JOB_ID");
     unsetenv("SLURM_RESTART_COUNT");
@@ -193,11 +184,8 @@ TEST(an_older_attempt)
 /* A file that says nothing may be somebody's. */
 TEST(an_empty_file)
 {
-    int fd = open(in_folder(file), O_CREAT | O_WRONLY, 0600);
-
-    close(fd);
-    assert_int_equal(take(), -1);
-    check_contains(cmn_reason(), "another process trains x there");
+    file_of(file, "");
+    assert_fails(take() == -1, "another process trains x there");
     check_contains(cmn_reason(), "(if it has ended, remove .x.checkpoint-lock)");
 }
 
@@ -218,18 +206,16 @@ TEST(a_lock_that_is_gone)
 /* The folder is removed between its opening and the lock: an error, at once. */
 TEST(a_folder_that_is_gone)
 {
-    char gone[PATH_MAX];
+    const char *gone = in_folder("gone");
     int at;
 
-    snprintf(gone, sizeof gone, "%s", in_folder("gone"));
     assert_int_equal(mkdir(gone, 0700), 0);
     at = cmn_directory_open(gone);
     assert_true(at >= 0);
     assert_int_equal(rmdir(gone), 0);
     alarm(300);
-    assert_int_equal(cmn_lock_take(at, "x"), -1);
+    assert_fails(cmn_lock_take(at, "x") == -1, ".x.checkpoint-lock: No such file or directory");
     alarm(0);
-    check_contains(cmn_reason(), ".x.checkpoint-lock: No such file or directory");
     close(at);
 }
 

@@ -74,8 +74,7 @@ static int newest(void)
     struct cmn_checkpoint_file *f;
     int reason_given = 7, value;
 
-    reasons[0] = '\0';
-    damages = 0;
+    reasons[0] = '\0', damages = 0;
     f = cmn_checkpoint_newest(folder, "x", damaged, &reason_given);
     if (!f) {
         assert_in_range(reason_given, 0, 1);
@@ -113,7 +112,7 @@ static void change(const char *file, long at)
 
 TEST(the_newest_that_is_intact)
 {
-    struct stat st;
+    off_t size;
     char text[64];
 
     assert_int_equal(newest(), 0);
@@ -123,11 +122,11 @@ TEST(the_newest_that_is_intact)
     write_some(8, 11); /* 11 is newer than 9, whatever letters say */
     assert_int_equal(newest(), 11);
     assert_int_equal(damages, 0);
-    assert_int_equal(stat(in_folder("x-11.checkpoint"), &st), 0);
-    assert_int_equal(truncate(in_folder("x-11.checkpoint"), st.st_size - 1), 0);
+    size = size_of(in_folder("x-11.checkpoint"));
+    assert_int_equal(truncate(in_folder("x-11.checkpoint"), size - 1), 0);
     assert_int_equal(newest(), 10);
     assert_int_equal(damages, 1);
-    snprintf(text, sizeof text, "truncated: %ld of %ld bytes", st.st_size - 1, st.st_size);
+    snprintf(text, sizeof text, "truncated: %ld of %ld bytes", size - 1, size);
     check_contains(reasons, in_folder("x-11.checkpoint: "));
     check_contains(reasons, text);
     change("x-10.checkpoint", 500);
@@ -149,8 +148,7 @@ TEST(the_newest_that_is_intact)
     change("x-9.checkpoint", 400);
     change("x-8.checkpoint", 400);
     /* To begin anew because of that is for people to decide. */
-    assert_int_equal(newest(), -1);
-    check_contains(cmn_reason(), "none of the 6 checkpoints of x is intact");
+    assert_fails(newest() == -1, "none of the 6 checkpoints of x is intact");
 }
 
 TEST(renamed)
@@ -180,37 +178,29 @@ TEST(of_another_version)
     cmn_mark_write(&mark, bytes);
     assert_int_equal(pwrite(fd, bytes, sizeof bytes, BYTES), sizeof bytes);
     close(fd);
-    assert_int_equal(newest(), -1);
-    assert_int_equal(damages, 0);
-    check_contains(cmn_reason(), in_folder("x-4.checkpoint"));
+    assert_fails(newest() == -1 && !damages, in_folder("x-4.checkpoint"));
     check_contains(cmn_reason(), "its format is version 4, and this program reads version 3");
+}
+
+/* Root may read everything, and others perhaps not what the folder lies in. */
+static void read_as_nobody(void)
+{
+    if (chdir(folder)) {
+        _exit(3);
+    }
+    strcpy(folder, ".");
+    if (!geteuid() && (chown(folder, 65534, 65534) ||
+                       chown(in_folder("x-3.checkpoint"), 65534, 65534) || seteuid(65534))) {
+        _exit(3);
+    }
+    _exit(newest() != -1 || damages || !strstr(cmn_reason(), "x-4.checkpoint: Permission denied"));
 }
 
 TEST(what_may_not_be_read)
 {
-    int status = 0;
-    pid_t pid;
-
     write_some(3, 4);
     assert_int_equal(chmod(in_folder("x-4.checkpoint"), 0), 0);
-    fflush(NULL);
-    pid = fork();
-    if (pid == 0) { /* root may read everything, and others perhaps not what the folder lies in */
-        if (chdir(folder)) {
-            _exit(3);
-        }
-        strcpy(folder, ".");
-        if (!geteuid() && (chown(folder, 65534, 65534) ||
-                           chown(in_folder("x-3.checkpoint"), 65534, 65534) || seteuid(65534))) {
-            _exit(3);
-        }
-        _exit(newest() == -1 && !damages &&
-                      strstr(cmn_reason(), "x-4.checkpoint: Permission denied")
-                  ? 0
-                  : 1);
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
+    assert_int_equal(status_of(read_as_nobody()), 0);
     assert_int_equal(cmn_checkpoint_latest("/proc/no/such", "x"), -1);
 }
 
@@ -222,10 +212,8 @@ TEST(of_another_user)
     }
     write_some(1, 2);
     assert_int_equal(chown(in_folder("x-2.checkpoint"), 65534, 65534), 0);
-    assert_int_equal(newest(), -1);
-    assert_int_equal(damages, 0);
-    check_contains(cmn_reason(),
-                   "x-2.checkpoint: it belongs to another user (id 65534): put a copy of ");
+    assert_fails(newest() == -1 && !damages,
+                 "x-2.checkpoint: it belongs to another user (id 65534): put a copy of ");
     assert_int_equal(chown(in_folder("x-2.checkpoint"), 0, 0), 0);
     assert_int_equal(newest(), 2);
 }
@@ -234,9 +222,7 @@ static void may_write(void)
 {
     struct cmn_writer *w = cmn_writer_open(folder, "x", 1);
 
-    if (!w) {
-        fail_msg("%s", cmn_reason());
-    }
+    assert_done(w);
     cmn_writer_close(w);
 }
 
@@ -262,28 +248,19 @@ TEST(drafts_of_the_living)
 
 /* ---- a writer that is killed ---- */
 
-/* One that writes the checkpoint of iteration `i`, and keeps one of those before, or supersedes them
- * all. Returns whether the process was killed at call `at`. */
-static int killed_writing(long i, int supersedes, int at)
+/* Writes the checkpoint of iteration `i`, and keeps one of those before, or supersedes them all; the
+ * process is killed at call `at`. */
+static void write_until(long i, int supersedes, int at)
 {
-    int status;
-    pid_t pid;
+    struct cmn_writer *w;
 
-    fflush(NULL);
-    pid = fork();
-    if (pid == 0) {
-        struct cmn_writer *w;
-        die_at = at;
-        w = cmn_writer_open(folder, "x", 2);
-        if (supersedes) {
-            cmn_writer_supersede(w);
-        }
-        cmn_writer_start(w, checkpoints_snapshot((int)i, 2 * BYTES), i);
-        cmn_writer_close(w);
-        _exit(0);
+    die_at = at;
+    w = cmn_writer_open(folder, "x", 2);
+    if (supersedes) {
+        cmn_writer_supersede(w);
     }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    return WIFSIGNALED(status);
+    cmn_writer_start(w, checkpoints_snapshot((int)i, 2 * BYTES), i);
+    cmn_writer_close(w);
 }
 
 /* The next process continues from iteration `next`. It finds the latest of the old checkpoints beside
@@ -293,14 +270,12 @@ static int new_is_there(long i, int supersedes, long next)
 {
     struct cmn_writer *w = cmn_writer_open(folder, "x", 2);
     struct stat st;
-    int value, is_new;
+    const char *file = in_folder(i == 15 ? "x-15.checkpoint" : "x-60.checkpoint");
+    int is_new = !stat(file, &st) && st.st_size > 2 * BYTES;
 
     assert_non_null(w);
-    value = newest();
+    assert_int_equal(newest(), is_new ? i : 45);
     assert_int_equal(damages, 0);
-    is_new = !stat(in_folder(i == 15 ? "x-15.checkpoint" : "x-60.checkpoint"), &st) &&
-             st.st_size > 2 * BYTES;
-    assert_int_equal(value, is_new ? i : 45);
     assert_true(is_new || files_in(folder) == 4); /* with the lock */
     if (is_new && supersedes) {                   /* and it stays so, with all that comes */
         unlink(in_folder(i == 15 ? "x-15.checkpoint" : "x-60.checkpoint"));
@@ -332,7 +307,8 @@ TEST(killed_when_writing)
             for (int old = 15; old <= 45; old += 15) {
                 write_some(old, old);
             }
-            dies = killed_writing(rows[k].i, rows[k].supersedes, ++at);
+            at++;
+            dies = WIFSIGNALED(status_of(write_until(rows[k].i, rows[k].supersedes, at)));
             if (new_is_there(rows[k].i, rows[k].supersedes, rows[k].next)) {
                 was_new = 1;
             } else if (was_new) {
