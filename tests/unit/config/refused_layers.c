@@ -1,62 +1,58 @@
 /* The layers and keys that -cmn refuses, in each tree of Darknet. */
 #include "check.h"
 
-#include <string.h>
-
 #include "config/cfg_keys.h"
 #include "config/refused_layers.h"
 
-static const char *section(const char *name)
+/* A section and key with its value, what the network is used for, and whether each tree refuses it.
+ * */
+static const struct {
+    const char *section, *key, *value;
+    int use, by_pjreddie, by_alexeyab;
+} rows[] = {
+    {"[rnn]", "[rnn]", "", 0, 1, 1},
+    {"[gru]", "[gru]", "", 0, 1, 1},
+    {"[lstm]", "[lstm]", "", 0, 1, 1},
+    {"[crnn]", "[crnn]", "", 0, 1, 1},
+    {"[l2norm]", "[l2norm]", "", 0, 1, 0},
+    {"[normalization]", "[normalization]", "", 0, 1, 0},
+    {"[lrn]", "[lrn]", "", 0, 1, 0},
+    {"[history]", "[history]", "", 0, 0, 1},
+    {"[conv_lstm]", "[conv_lstm]", "", 0, 0, 1},
+    {"[net]", "[net]", "", 0, 0, 0},
+    {"[convolutional]", "[convolutional]", "", 0, 0, 0},
+    {"[batchnorm]", "[batchnorm]", "", 0, 0, 0},
+    {"[convolutional]", "binary", "1", 0, 1, 0},
+    {"[conv]", "xnor", "1", 0, 1, 0},
+    {"[conv]", "xnor", "0", 0, 0, 0},
+    {"[connected]", "xnor", "1", 0, 0, 0},
+    {"[net]", "time_steps", "2", 0, 1, 1},
+    {"[network]", "time_steps", "3", 0, 1, 1},
+    {"[network]", "time_steps", "1", 0, 0, 0},
+    {"[net]", "track", "1", 0, 0, 1},
+    {"[net]", "adversarial_lr", "0.5", CMN_USE_BOXES, 0, 0},
+    {"[net]", "adversarial_lr", "0.5", CMN_USE_TRAINS, 0, 1},
+    {"[net]", "adversarial_lr", "0.0", CMN_USE_TRAINS, 0, 0},
+    {"[conv]", "share_index", "0", CMN_USE_TRAINS, 0, 1},
+    {"[net]", "cutmix", "1", CMN_USE_TRAINS, 0, 0},
+    {"[net]", "cutmix", "1", CMN_USE_TRAINS | CMN_USE_BOXES, 0, 1},
+};
+
+TEST(what_each_tree_refuses)
 {
-    return cmn_refused_layer(name, name, "", 0);
-}
-
-TEST(pjreddie)
-{
-    static const char *const refused[] = {"[rnn]",    "[gru]",           "[lstm]", "[crnn]",
-                                          "[l2norm]", "[normalization]", "[lrn]"};
-    static const char *const accepted[] = {"[net]", "[convolutional]", "[batchnorm]", "[history]"};
-
-    for (size_t i = 0; i < COUNT(refused); i++) {
-        assert_non_null(section(refused[i]));
+    for (int alexeyab = 0; alexeyab < 2; alexeyab++) {
+        for (size_t i = 0; i < COUNT(rows); i++) {
+            const char *why =
+                cmn_refused_layer(rows[i].section, rows[i].key, rows[i].value, rows[i].use);
+            if ((why != NULL) != (alexeyab ? rows[i].by_alexeyab : rows[i].by_pjreddie)) {
+                fail_msg("row %zu, AlexeyAB %d: %s", i, alexeyab, why ? why : "accepted");
+            }
+        }
+        cmn_cfg_keys_none_elsewhere();
     }
-    for (size_t i = 0; i < COUNT(accepted); i++) {
-        assert_null(section(accepted[i]));
-    }
-    assert_non_null(cmn_refused_layer("[convolutional]", "binary", "1", 0));
-    assert_non_null(cmn_refused_layer("[conv]", "xnor", "1", 0));
-    assert_null(cmn_refused_layer("[conv]", "xnor", "0", 0));
-    assert_null(cmn_refused_layer("[connected]", "xnor", "1", 0));
-    assert_non_null(cmn_refused_layer("[net]", "time_steps", "2", 0));
-    assert_null(cmn_refused_layer("[network]", "time_steps", "1", 0));
-    assert_null(cmn_refused_layer("[net]", "track", "1", 0));
-}
-
-/* The tree stays AlexeyAB's: this test is the last one. */
-TEST(alexeyab)
-{
-    static const char *const refused[] = {"[rnn]",  "[gru]",       "[lstm]",
-                                          "[crnn]", "[conv_lstm]", "[history]"};
-    static const char *const accepted[] = {"[l2norm]", "[normalization]", "[lrn]"};
-
-    cmn_cfg_keys_none_elsewhere();
-    for (size_t i = 0; i < COUNT(refused); i++) {
-        assert_string_equal(section(refused[i]),
-                            "-cmn trains no layer that keeps a state between steps; use one "
-                            "process, without -cmn");
-    }
-    for (size_t i = 0; i < COUNT(accepted); i++) {
-        assert_null(section(accepted[i]));
-    }
-    assert_null(cmn_refused_layer("[convolutional]", "xnor", "1", 0));
-    assert_non_null(cmn_refused_layer("[net]", "track", "1", 0));
-    assert_non_null(cmn_refused_layer("[network]", "time_steps", "3", 0));
-    assert_null(cmn_refused_layer("[net]", "adversarial_lr", "0.5", CMN_USE_BOXES));
-    assert_non_null(cmn_refused_layer("[net]", "adversarial_lr", "0.5", CMN_USE_TRAINS));
-    assert_null(cmn_refused_layer("[net]", "adversarial_lr", "0.0", CMN_USE_TRAINS));
-    assert_non_null(cmn_refused_layer("[conv]", "share_index", "0", CMN_USE_TRAINS));
-    assert_null(cmn_refused_layer("[net]", "cutmix", "1", CMN_USE_TRAINS));
-    assert_non_null(cmn_refused_layer("[net]", "cutmix", "1", CMN_USE_TRAINS | CMN_USE_BOXES));
+    assert_string_equal(cmn_refused_layer("[rnn]", "[rnn]", "", 0),
+                        "-cmn trains no layer that keeps a state between steps; use one process, "
+                        "without -cmn");
 }
 
 TESTS(NULL, NULL)
