@@ -1,7 +1,6 @@
 /* The JSON log of a training that resumes: which rows stay, and which files are logs. */
 #include "folder.h"
 
-#include "base/log.h"
 #include "report/json_log.h"
 
 #define ROW(epoch, iteration) "{\"epoch\":" #epoch ",\"iteration\":" #iteration "}"
@@ -92,12 +91,12 @@ TEST(files_that_are_logs)
     for (size_t i = 0; i < COUNT(are_not); i++) {
         char *name = file_of("log", are_not[i]);
         int rows = 0;
-        assert_int_equal(cmn_json_log_replaceable(name), -1);
-        check_contains(cmn_reason(), "/log: the file is no JSON log, and would be overwritten");
+        assert_fails(cmn_json_log_replaceable(name) == -1,
+                     "/log: the file is no JSON log, and would be overwritten");
         assert_null(cmn_json_log_open(name, &(struct cmn_log_resume){0}));
         assert_string_equal(text_of(name), are_not[i]);
-        assert_int_equal(cmn_json_log_read(name, count, &rows), -1);
-        check_contains(cmn_reason(), "/log: cannot be read as a JSON log of a training");
+        assert_fails(cmn_json_log_read(name, count, &rows) == -1,
+                     "/log: cannot be read as a JSON log of a training");
     }
     assert_int_equal(cmn_json_log_replaceable("/dev/null"), 0);
     assert_int_equal(cmn_json_log_replaceable(in_folder("none")), 0);
@@ -109,8 +108,8 @@ TEST(one_training_at_a_time)
     char *name = in_folder("log");
     struct cmn_json_log *first = cmn_json_log_open(name, &(struct cmn_log_resume){0}), *second;
 
-    assert_null(cmn_json_log_open(name, &(struct cmn_log_resume){0}));
-    check_contains(cmn_reason(), "/log: another training writes it");
+    assert_fails(!cmn_json_log_open(name, &(struct cmn_log_resume){0}),
+                 "/log: another training writes it");
     setenv("OMPI_CMN_ATTEMPT", "1", 1);
     assert_null(cmn_json_log_open(name, &(struct cmn_log_resume){0}));
     setenv("OMPI_CMN_ATTEMPT", "2", 1);

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#include "base/log.h"
 #include "folder.h"
 
 /* What event files hold is read by tests/tools/event_files.py (tests/cli/report.bats). */
