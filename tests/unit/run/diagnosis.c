@@ -2,7 +2,6 @@
 #include "check.h"
 
 #include <signal.h>
-#include <sys/wait.h>
 
 #include "../../../run/diagnosis.c"
 

@@ -12,39 +12,34 @@ static void say(const char *format, va_list args)
     size_t n = strlen(said);
 
     vsnprintf(said + n, sizeof said - n, format, args);
-    n = strlen(said);
-    snprintf(said + n, sizeof said - n, "\n");
 }
+
+#define SAY(format)             \
+    do {                        \
+        va_list args;           \
+        va_start(args, format); \
+        say(format, args);      \
+        va_end(args);           \
+        strcat(said, "\n");     \
+    } while (0)
 
 int cmn_run_fail(const char *format, ...)
 {
-    va_list args;
-
-    va_start(args, format);
-    say(format, args);
-    va_end(args);
+    SAY(format);
     return -1;
 }
 
 void cmn_journal_say(const char *event, const char *format, ...)
 {
-    va_list args;
-
     assert_string_equal(event, "gone");
-    va_start(args, format);
-    say(format, args);
-    va_end(args);
+    SAY(format);
 }
 
 void cmn_run_fatal(const char *format, ...)
 {
-    char text[1024];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    check_end(text, 0);
+    said[0] = '\0';
+    SAY(format);
+    check_end(said, 0);
     abort();
 }
 
@@ -202,9 +197,7 @@ TEST(commands)
     for (size_t i = 0; i < COUNT(commands); i++) {
         char words[128], *rest = words, *word[9] = {NULL}, is[32];
         struct cmn_command c;
-        FILE *cfg = fopen("x.cfg", "w");
-        fputs(commands[i].cfg, cfg);
-        fclose(cfg);
+        file_of("x.cfg", commands[i].cfg);
         snprintf(words, sizeof words, "%s", commands[i].words);
         for (int n = 0; n < 8 && (word[n] = strsep(&rest, " ")); n++) {
         }
@@ -223,10 +216,8 @@ TEST(programs)
     int here, absolute, by_path, not_there, plain, is_folder;
 
     assert_int_equal(chdir(folder), 0);
-    fclose(fopen("plain", "w"));
-    fclose(fopen("program", "w"));
-    chmod("program", 0755);
-    chmod("plain", 0644);
+    chmod(file_of("plain", ""), 0644);
+    chmod(file_of("program", ""), 0755);
     setenv("PATH", "/bin::/none", 1);
     here = cmn_command_is_program("program");
     absolute = cmn_command_is_program(in_folder("program"));
