@@ -66,15 +66,25 @@ static void all_well(void)
     found = (struct cmn_findings){rank, RANKS, pair, RANKS - 1, trial, 2, NULL};
 }
 
+static void give_docker(void)
+{
+    for (int i = 0; i < RANKS; i++) {
+        give_nic(i, "docker0", 0xac110001, 16);
+    }
+}
+
+/* The same text for both ranks of the second node. */
+#define ON_HOST2(field, text)                                      \
+    for (int i = 2; i < RANKS; i++) {                              \
+        snprintf(rank[i].field, sizeof rank[i].field, "%s", text); \
+    }
+
 /* The diagnoses are exactly one, a fault or not, and hold all of these parts (up to NULL). */
 static void one_diagnosis(int fault, const char *const *parts)
 {
     cmn_diagnose_job(&found, &said);
     if (said.n != 1) {
-        for (int i = 0; i < said.n; i++) {
-            print_message("# said: %s\n", said.item[i].text);
-        }
-        fail_msg("%d diagnoses instead of one", said.n);
+        fail_msg("%d diagnoses instead of one: %s", said.n, said.n ? said.item[0].text : "");
     }
     assert_int_equal(said.item[0].fault, fault);
     assert_int_equal(said.faults, fault);
@@ -116,10 +126,8 @@ TEST(different_programs_in_turn)
 {
     struct cmn_host_info second = rank[1];
 
-    rank[1] = rank[2];
-    rank[2] = second;
-    rank[1].rank = 1;
-    rank[2].rank = 2;
+    rank[1] = rank[2], rank[1].rank = 1;
+    rank[2] = second, rank[2].rank = 2;
     found.pairs = 0;
     rank[1].program = rank[3].program = 78;
     FAULT("rank 1 on host2");
@@ -135,17 +143,14 @@ TEST(another_program_within_a_node)
 
 TEST(different_versions)
 {
-    for (int i = 2; i < 4; i++) {
-        snprintf(rank[i].version, sizeof rank[i].version, "1.1");
-        rank[i].program = 78;
-    }
+    ON_HOST2(version, "1.1");
+    rank[2].program = rank[3].program = 78;
     FAULT("darknet-cmn 1.1 on host2", "1.0 on host1");
 }
 
 TEST(different_mpi)
 {
-    snprintf(rank[2].mpi, sizeof rank[2].mpi, "Open MPI v4.1.6, package: any");
-    snprintf(rank[3].mpi, sizeof rank[3].mpi, "Open MPI v4.1.6, package: any");
+    ON_HOST2(mpi, "Open MPI v4.1.6, package: any");
     FAULT("different MPI libraries", "Open MPI v4.1.6 on host2", "Open MPI v4.1.4 on host1");
 }
 
@@ -180,21 +185,13 @@ TEST(more_threads_than_cores)
         rank[i].blas_threads = 1 + (i == 0);
     }
     NOTE("BLAS threads of 1 rank of host1, 2 in all, share 1 core:");
-}
-
-TEST(bound_one_by_one_is_well)
-{
-    for (int i = 0; i < RANKS; i++) {
-        give_cores(i, i % 2, i % 2);
-        rank[i].blas_threads = 1;
-    }
+    rank[0].blas_threads = 1; /* all are bound one by one */
     nothing_is_wrong(NULL);
 }
 
 TEST(no_shared_window)
 {
-    snprintf(rank[2].window, sizeof rank[2].window, "8 MiB of memory are free");
-    snprintf(rank[3].window, sizeof rank[3].window, "8 MiB of memory are free");
+    ON_HOST2(window, "8 MiB of memory are free");
     NOTE("host2 cannot share memory", "8 MiB of memory are free");
 }
 
@@ -206,10 +203,8 @@ TEST(no_gpu_for_a_program_that_wants_one)
 
 TEST(one_host_but_two_nodes)
 {
-    for (int i = 2; i < 4; i++) {
-        snprintf(rank[i].host, sizeof rank[i].host, "host1");
-        rank[i].stack = rank[0].stack;
-    }
+    ON_HOST2(host, "host1");
+    rank[2].stack = rank[3].stack = rank[0].stack;
     FAULT("ranks 0 and 2 are both on host1", "share memory");
     rank[2].stack = rank[3].stack = 5; /* only the names are the same */
     nothing_is_wrong(NULL);
@@ -217,21 +212,15 @@ TEST(one_host_but_two_nodes)
 
 TEST(one_address_on_two_machines)
 {
-    for (int i = 0; i < RANKS; i++) {
-        give_nic(i, "docker0", 0xac110001, 16);
-    }
+    give_docker();
     FAULT("docker0 has the same address 172.17.0.1 on host1 and on host2",
           "btl_tcp_if_exclude lo,docker0");
     for (int i = 0; i < RANKS; i++) {
         snprintf(rank[i].exclude, sizeof rank[i].exclude, "lo,docker0");
     }
     nothing_is_wrong(NULL);
-}
-
-TEST(one_address_on_one_machine)
-{
     for (int i = 0; i < RANKS; i++) {
-        give_nic(i, "docker0", 0xac110001, 16);
+        rank[i].exclude[0] = '\0';
         rank[i].stack = 9; /* containers that share the machine's network */
     }
     nothing_is_wrong(NULL);
@@ -239,8 +228,8 @@ TEST(one_address_on_one_machine)
 
 TEST(included_interfaces)
 {
+    give_docker();
     for (int i = 0; i < RANKS; i++) {
-        give_nic(i, "docker0", 0xac110001, 16);
         snprintf(rank[i].include, sizeof rank[i].include,
                  i < 2 ? "eth0" : "192.168.0.0/16,10.0.0.0/24");
     }
