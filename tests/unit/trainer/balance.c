@@ -33,13 +33,11 @@ TEST(nothing_ends_earlier)
 {
     double seconds[MOST], takes;
     int count[MOST];
-    unsigned random = 1;
 
     for (int n = 0; n < 2000; n++) {
         int ranks = 1 + n % 9, micro_batches = ranks + n % 31, sum = 0;
         for (int rank = 0; rank < ranks; rank++) {
-            random = random * 1664525U + 1013904223U;
-            seconds[rank] = 1 + (random >> 16) % 1000;
+            seconds[rank] = (double)uniform(1, 1000);
         }
         cmn_balance_deal(seconds, ranks, micro_batches, count);
         takes = 0;
@@ -92,18 +90,19 @@ TEST(waits_for_two_steps)
 
 TEST(has_something_to_deal)
 {
-    struct cmn_balance b;
+    static const struct {
+        int ranks, micro_batches, wanted;
+    } of[] = {{2, 2, 1}, {1, 8, 1}, {2, 3, 0}};
 
-    cmn_balance_open(&b, 2, 2, 1);
-    assert_false(b.on);
-    cmn_balance_close(&b);
-    cmn_balance_open(&b, 1, 8, 1);
-    assert_false(b.on);
-    cmn_balance_close(&b);
-    cmn_balance_open(&b, 2, 3, 0);
-    assert_false(b.on);
-    begins(&b, 0, 0, 1, 3);
-    cmn_balance_close(&b);
+    for (size_t i = 0; i < COUNT(of); i++) {
+        struct cmn_balance b;
+        cmn_balance_open(&b, of[i].ranks, of[i].micro_batches, of[i].wanted);
+        assert_false(b.on);
+        if (!of[i].wanted) {
+            begins(&b, 0, 0, 1, 3);
+        }
+        cmn_balance_close(&b);
+    }
 }
 
 TESTS(NULL, NULL)

@@ -5,8 +5,6 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "watchdog/diagnosis.h"
 #include "watchdog/backtrace.h"
@@ -46,6 +44,13 @@ static int diagnosis(void)
     return cmn_diagnose(all, RANKS, LIMIT, said, sizeof said);
 }
 
+/* What is said of ranks that are unresponsive. */
+static const char *unresponsive(void)
+{
+    assert_int_equal(diagnosis(), CMN_DIAGNOSED_UNRESPONSIVE);
+    return said;
+}
+
 TEST(a_rank_that_makes_progress_is_responsive)
 {
     assert_int_equal(diagnosis(), 0);
@@ -55,19 +60,18 @@ TEST(a_rank_that_makes_progress_is_responsive)
 
 TEST(a_stopped_rank_is_named)
 {
-    waits(0, LIMIT - 300);
-    waits(1, LIMIT - 300);
-    waits(3, LIMIT - 300);
+    all_wait(LIMIT - 300);
+    all[2].waiting = 0;
     all[2].silent = LIMIT;
     all[2].state = CMN_RANK_STOPPED;
     all[2].layer = 0;
     all[2].bucket = 0;
     snprintf(all[2].phase, sizeof all[2].phase, "backward");
-    assert_int_equal(diagnosis(), CMN_DIAGNOSED_UNRESPONSIVE);
     assert_string_equal(
-        said, "nothing moved for 5 s (cmn_timeout): rank 2@b is stopped (SIGSTOP?) in: backward, "
-              "layer 0, "
-              "iteration 120, bucket 0; 3 other ranks wait for it in: the sum of the gradients");
+        unresponsive(),
+        "nothing moved for 5 s (cmn_timeout): rank 2@b is stopped (SIGSTOP?) in: backward, "
+        "layer 0, "
+        "iteration 120, bucket 0; 3 other ranks wait for it in: the sum of the gradients");
 }
 
 /* Also when it waits itself: a stopped process does not know. */
@@ -75,8 +79,7 @@ TEST(a_stopped_rank_that_waits_is_named)
 {
     all_wait(LIMIT - 300);
     all[1].silent = LIMIT;
-    assert_int_equal(diagnosis(), CMN_DIAGNOSED_UNRESPONSIVE);
-    check_contains(said,
+    check_contains(unresponsive(),
                    "rank 1@a is unresponsive in: the sum of the gradients, iteration 120; 3 other");
 }
 
@@ -86,8 +89,7 @@ TEST(a_stalled_rank_is_named_with_its_file)
     all[1].stalled = LIMIT;
     snprintf(all[1].phase, sizeof all[1].phase, "loading images");
     snprintf(all[1].detail, sizeof all[1].detail, "mnt/1.png");
-    assert_int_equal(diagnosis(), CMN_DIAGNOSED_UNRESPONSIVE);
-    assert_string_equal(said,
+    assert_string_equal(unresponsive(),
                         "nothing moved for 5 s (cmn_timeout): rank 1@a is stalled in: loading "
                         "images (mnt/1.png), "
                         "iteration 120; 1 other rank waits for it in: the sum of the gradients");
@@ -95,9 +97,9 @@ TEST(a_stalled_rank_is_named_with_its_file)
 
 TEST(ranks_wait_as_long_as_one_makes_progress)
 {
-    for (int i = 1; i < RANKS; i++) {
-        waits(i, 100 * LIMIT);
-    }
+    all_wait(100 * LIMIT);
+    all[0].waiting = 0;
+    all[0].stalled = 10;
     assert_int_equal(diagnosis(), 0);
 }
 
@@ -108,8 +110,7 @@ TEST(ranks_that_wait_for_each_other_are_told_apart)
     all_wait(LIMIT + 1000);
     all[3].exchanges = 6;
     snprintf(all[3].phase, sizeof all[3].phase, "the report of the ranks");
-    assert_int_equal(diagnosis(), CMN_DIAGNOSED_UNRESPONSIVE);
-    check_contains(said, "all ranks wait for each other");
+    check_contains(unresponsive(), "all ranks wait for each other");
     check_contains(
         said, "rank 3@b in: the report of the ranks, iteration 120 (exchange 6, which is behind)");
 }
@@ -128,8 +129,8 @@ TEST(a_debugger_and_an_end_are_no_fault)
 /* Ranks may leave the end of MPI one after the other, as long as all do. */
 TEST(a_rank_that_stays_behind_in_the_end_of_mpi_is_named)
 {
+    all_wait(LIMIT + 1000);
     for (int i = 0; i < RANKS; i++) {
-        waits(i, LIMIT + 1000);
         snprintf(all[i].phase, sizeof all[i].phase, "%s", CMN_STATUS_END);
         all[i].ended = 1;
     }
@@ -138,13 +139,12 @@ TEST(a_rank_that_stays_behind_in_the_end_of_mpi_is_named)
     all[2].stalled = LIMIT;
     assert_int_equal(diagnosis(), 0);
     all[2].stalled = LIMIT + 1000;
-    assert_int_equal(diagnosis(), CMN_DIAGNOSED_UNRESPONSIVE);
-    assert_string_equal(said, "nothing moved for 5 s (cmn_timeout): not all ranks come through the "
-                              "end of MPI: rank 2@b does not");
+    assert_string_equal(unresponsive(),
+                        "nothing moved for 5 s (cmn_timeout): not all ranks come through the "
+                        "end of MPI: rank 2@b does not");
     all[1].ended = 0;
     all[3].state = CMN_RANK_UNKNOWN;
-    assert_int_equal(diagnosis(), CMN_DIAGNOSED_UNRESPONSIVE);
-    check_contains(said, "rank 1@a, rank 2@b do not");
+    check_contains(unresponsive(), "rank 1@a, rank 2@b do not");
     all[1].state = CMN_RANK_TRACED;
     assert_int_equal(diagnosis(), 0);
     all[1].state = CMN_RANK_ALIVE;
@@ -166,9 +166,9 @@ TEST(a_host_is_named_once)
               "dead, or the "
               "link to it is cut; 2 other ranks wait for it in: the sum of the gradients");
     all[2].state = all[3].state = CMN_RANK_UNHEARD;
-    assert_int_equal(diagnosis(), CMN_DIAGNOSED_UNRESPONSIVE);
-    check_contains(said, "b (rank 2, 3) is unresponsive, though the host answers: all its "
-                         "ranks are stopped, or have ended");
+    check_contains(unresponsive(),
+                   "b (rank 2, 3) is unresponsive, though the host answers: all its "
+                   "ranks are stopped, or have ended");
 }
 
 #define CUT " does not answer: the host is dead, or the link to it is cut"
@@ -219,9 +219,9 @@ TEST(of_unknown_ranks_nothing_is_said)
     }
     assert_int_equal(diagnosis(), 0);
     waits(0, LIMIT + 1000);
-    assert_int_equal(diagnosis(), CMN_DIAGNOSED_UNRESPONSIVE);
-    check_contains(said, "rank 0@a waits in: the sum of the gradients, iteration 120; rank 1@a has "
-                         "not been heard yet. Another rank is stopped, or its host");
+    check_contains(unresponsive(),
+                   "rank 0@a waits in: the sum of the gradients, iteration 120; rank 1@a has "
+                   "not been heard yet. Another rank is stopped, or its host");
 }
 
 /* A line has an end, however many ranks there are. */
