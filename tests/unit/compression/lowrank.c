@@ -11,15 +11,12 @@ static const struct cmn_lowrank sizes[] = {
     {64, 64, 4}, {33, 1025, 7}, {600, 20, 4}, {130, 513, 64},
 };
 
-static uint64_t seed = 88172645463325252U;
-
 static float *numbers(size_t n)
 {
     float *x = malloc((n + 1) * sizeof *x);
 
     for (size_t i = 0; i < n; i++) {
-        seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
-        x[i] = (float)((double)(seed >> 11) / 4503599627370496.0 - 1);
+        x[i] = uniform(-1, 1);
     }
     x[n] = -77; /* a guard */
     return x;

@@ -94,9 +94,6 @@ TEST(boxes_are_tight_on_the_canvas)
             assert_true(any_bright(&canvas, b->right - INWARD - 1, b->top, b->right, b->bottom));
             assert_true(any_bright(&canvas, b->left, b->top, b->right, b->top + INWARD + 1));
             assert_true(any_bright(&canvas, b->left, b->bottom - INWARD - 1, b->right, b->bottom));
-        }
-        for (int k = 0; k < canvas.digits; k++) {
-            const struct box *b = &canvas.boxes[k];
             for (int y = b->top; y < b->bottom; y++) {
                 memset(&canvas.pixels[(y * CANVAS + b->left) * 3], 0,
                        (size_t)(b->right - b->left) * 3);

@@ -1,7 +1,6 @@
 #include "folder.h"
 
 #include "mpi/files.h"
-#include "base/log.h"
 
 TEST(existing_folder)
 {
