@@ -2,27 +2,19 @@
 #include "ranks/ranks.h"
 
 #include <limits.h>
-#include <sys/stat.h>
 
 #include "data/image_cache.h"
 
-#include "nets.h"
+#include "folder.h"
 
 enum { SIDE = 10, BYTES = SIDE * SIDE, RECORD = 128, EACH = 40 };
-
-static void paint(unsigned char *pixels, int image)
-{
-    for (int i = 0; i < BYTES; i++) {
-        pixels[i] = (unsigned char)(image + 7 * i);
-    }
-}
 
 static void keep(int image)
 {
     unsigned char pixels[BYTES];
     char name[32];
 
-    paint(pixels, image);
+    memset(pixels, image, sizeof pixels);
     snprintf(name, sizeof name, "%d.png", image);
     cmn_image_cache_keep(name, 1, SIDE, SIDE, 1, pixels);
 }
@@ -36,7 +28,7 @@ static int is_kept(int image)
 
     snprintf(name, sizeof name, "%d.png", image);
     copy = cmn_image_cache_find(name, 1, &w, &h, &c);
-    paint(want, image);
+    memset(want, image, sizeof want);
     kept = copy != NULL;
     CHECK_SAYING(!copy || (w == SIDE && h == SIDE && c == 1), "%d: %d x %d x %d", image, w, h, c);
     CHECK_SAYING(!copy || !memcmp(copy, want, BYTES), "%d", image);
@@ -63,19 +55,35 @@ static void keep_mine(const struct cmn_topology *t)
     MPI_Barrier(t->world);
 }
 
-WORLD_TEST(the_ranks_of_a_node_share)
+/* Opens it, and checks that of each rank's images all are found, or none. */
+static void share(const struct cmn_topology *t, const char *shape, size_t memory, const char *dir,
+                  int (*shares)(const struct cmn_topology *t, int rank))
 {
-    int node[8];
-
-    MPI_Allgather(&t->inter_rank, 1, MPI_INT, node, 1, MPI_INT, t->world);
-    cmn_image_cache_open(t, 1 << 20, "");
+    cmn_image_cache_open(t, memory, dir);
     keep_mine(t);
     for (int rank = 0; rank < t->size; rank++) {
-        CHECK_SAYING(kept_of(rank) == (node[rank] == t->inter_rank ? EACH : 0), "%s: %d", shape,
-                     rank);
+        CHECK_SAYING(kept_of(rank) == (shares(t, rank) ? EACH : 0), "%s: %d", shape, rank);
     }
     MPI_Barrier(t->world);
     cmn_image_cache_close();
+}
+
+static int node[8];
+
+static int on_my_node(const struct cmn_topology *t, int rank)
+{
+    return node[rank] == t->inter_rank;
+}
+
+static int is_me(const struct cmn_topology *t, int rank)
+{
+    return rank == t->rank;
+}
+
+WORLD_TEST(the_ranks_of_a_node_share)
+{
+    MPI_Allgather(&t->inter_rank, 1, MPI_INT, node, 1, MPI_INT, t->world);
+    share(t, shape, 1 << 20, "", on_my_node);
 }
 
 /* The first rank's limit counts, for all ranks of its node together. */
@@ -99,36 +107,18 @@ RANK_TEST(ranks_in_different_folders_share_nothing)
     char before[PATH_MAX];
 
     CHECK(getcwd(before, sizeof before) && !chdir(top.rank == 0 ? "/" : before));
-    cmn_image_cache_open(&top, (size_t)1 << 20, "");
-    keep_mine(&top);
-    for (int rank = 0; rank < top.size && top.inter_size == 1; rank++) {
-        CHECK_SAYING(kept_of(rank) == (rank == top.rank ? EACH : 0), "%d", rank);
-    }
-    MPI_Barrier(top.world);
-    cmn_image_cache_close();
+    share(&top, "other folders", 1 << 20, "", is_me);
     CHECK(!chdir(before));
 }
 
 RANK_TEST(they_share_a_file_in_a_folder)
 {
-    char folder[PATH_MAX] = "";
-    char *name;
-
     if (top.rank == 0) {
-        name = nets_file("");
-        unlink(name);
-        snprintf(folder, sizeof folder, "%s", name);
-        free(name);
-        CHECK(!mkdir(folder, 0700));
+        make_folder();
     }
     MPI_Bcast(folder, sizeof folder, MPI_CHAR, 0, top.world);
-    cmn_image_cache_open(&top, 0, folder);
-    keep_mine(&top);
-    for (int rank = 0; rank < top.size && top.inter_size == 1; rank++) {
-        CHECK_SAYING(kept_of(rank) == EACH, "%d", rank);
-    }
-    MPI_Barrier(top.world);
-    cmn_image_cache_close();
+    MPI_Allgather(&top.inter_rank, 1, MPI_INT, node, 1, MPI_INT, top.world);
+    share(&top, "a folder", 0, folder, on_my_node);
     CHECK(top.rank || !rmdir(folder)); /* it is empty all the time */
 }
 

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 
 #include "data/pixels.h"
 
@@ -147,18 +146,19 @@ TEST(what_is_no_image_is_named)
         {"....ftypavif........", 20, "HEIC or AVIF files are not supported; convert"},
         {"P3 1 1 255 1 2 3", 16, "plain PPM files are not supported; convert"},
     };
+    static const char *const files[][2] = {{"none.png", "No such file or directory"},
+                                           {"fuzz", "Is a directory"},
+                                           {"/dev/zero", "a device, not a file"}};
 
     for (size_t i = 0; i < COUNT(other); i++) {
         memcpy(bytes, other[i].starts, (size_t)other[i].n);
         assert_null(decode(other[i].n, 3));
         check_contains(reason, other[i].line);
     }
-    assert_null(cmn_pixels_load("none.png", 3, &w, &h, &c, &reason));
-    assert_string_equal(reason, "No such file or directory");
-    assert_null(cmn_pixels_load("fuzz", 3, &w, &h, &c, &reason));
-    assert_string_equal(reason, "Is a directory");
-    assert_null(cmn_pixels_load("/dev/zero", 3, &w, &h, &c, &reason));
-    assert_string_equal(reason, "a device, not a file");
+    for (size_t i = 0; i < COUNT(files); i++) {
+        assert_null(cmn_pixels_load(files[i][0], 3, &w, &h, &c, &reason));
+        assert_string_equal(reason, files[i][1]);
+    }
 }
 
 TEST(what_has_no_room_is_named)
@@ -244,24 +244,22 @@ TEST(cut_file_is_told_from_others)
  * pixel may be missing: a PNG's last checksum, a BMP's padding. */
 TEST(cut_file_is_refused)
 {
-    static const char *const seeds[] = {
-        "bmp-1",
-        "bmp-16",
-        "bmp-4",
-        "bmp-8",
-        "jpg-420-restart",
-        "jpg-cmyk",
-        "jpg-scans",
-        "jpg-progressive-restart",
-        "pgm",
-        "png-gray1",
-        "png-pal8",
-        "png-rgb16",
-        "png-rgba-i",
-        "ppm",
-        "rgb-bmp",
-        "rgb-png",
-    };
+    static const char *const seeds[] = {"bmp-1",
+                                        "bmp-16",
+                                        "bmp-4",
+                                        "bmp-8",
+                                        "jpg-420-restart",
+                                        "jpg-cmyk",
+                                        "jpg-scans",
+                                        "jpg-progressive-restart",
+                                        "pgm",
+                                        "png-gray1",
+                                        "png-pal8",
+                                        "png-rgb16",
+                                        "png-rgba-i",
+                                        "ppm",
+                                        "rgb-bmp",
+                                        "rgb-png"};
 
     for (size_t i = 0; i < COUNT(seeds); i++) {
         unsigned char *whole = decode_seed(seeds[i], 3), *cut;
@@ -348,10 +346,8 @@ TEST(bmps_that_were_read_wrongly)
 
     /* One bit a pixel and a width of whole bytes; white and black. */
     n = bmp(40, 1, 0, 62);
-    put(&n, 0, 4);
-    put(&n, 0xffffff, 4);
-    put(&n, 0xaa, 4); /* the lower row */
-    put(&n, 0x0f, 4);
+    put(&n, 0, 4), put(&n, 0xffffff, 4);
+    put(&n, 0xaa, 4), put(&n, 0x0f, 4); /* the lower row, and the upper one */
     for (int channels = 3; channels <= 4; channels++) {
         p = decode(n, channels);
         assert_non_null(p);
@@ -376,24 +372,18 @@ TEST(bmps_that_were_read_wrongly)
         }
         p = decode(n, 3);
         assert_non_null(p);
-        assert_int_equal(p[0], 26); /* red of the upper row's first pixel */
-        assert_int_equal(p[3 * 8], 2);
-        assert_int_equal(p[47], 21);
+        assert_true(p[0] == 26 && p[3 * 8] == 2 && p[47] == 21); /* p[0]: red of the upper row */
         free(p);
     }
     /* Masks between the header and the pixels. */
     n = bmp(40, 16, 3, 66);
-    put(&n, 0xf800, 4);
-    put(&n, 0x07e0, 4);
-    put(&n, 0x001f, 4);
+    put(&n, 0xf800, 4), put(&n, 0x07e0, 4), put(&n, 0x001f, 4);
     for (int i = 0; i < 16; i++) {
         put(&n, i < 8 ? 0xf800 : 0x001f, 2);
     }
     p = decode(n, 3);
     assert_non_null(p);
-    assert_int_equal(p[0], 0);
-    assert_int_equal(p[2], 255);
-    assert_int_equal(p[3 * 8], 255);
+    assert_true(p[0] == 0 && p[2] == 255 && p[3 * 8] == 255);
     free(p);
 }
 
@@ -500,7 +490,6 @@ TEST(orientations)
     static const char upright[] = "Exif\0\0II*\0\x8\0\0\0\x1\0"
                                   "\x12\x1\x3\0\x1\0\0\0\x1\0\0\0\0\0\0\0";
     static const char far_away[] = "Exif\0\0MM\0*\xff\xff\xff\xff\0\x1";
-
     static const char http[] = "\xff\xe1\0\x9http://";
 
     assert_true(turned(big, sizeof big - 1, "", 0));

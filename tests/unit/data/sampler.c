@@ -1,7 +1,6 @@
 /* What each rank draws: for jobs of several ranks, in one process. */
 #include "threads.h"
 
-#include "base/log.h"
 #include "data/sampler.h"
 
 /* `batch` images of a step over `size` ranks; shares differ by at most one, as cmn_batch=global
@@ -10,7 +9,7 @@ static struct cmn_sampler_plan plan_of(enum cmn_scatter_mode mode, size_t images
                                        int rank, size_t batch)
 {
     size_t offset = batch * (size_t)rank / (size_t)size;
-    struct cmn_sampler_plan plan = {
+    return (struct cmn_sampler_plan){
         .mode = mode,
         .seed = 7,
         .rank = rank,
@@ -20,8 +19,6 @@ static struct cmn_sampler_plan plan_of(enum cmn_scatter_mode mode, size_t images
         .offset = offset,
         .mine = batch * ((size_t)rank + 1) / (size_t)size - offset,
     };
-
-    return plan;
 }
 
 static struct cmn_sample *draw(const struct cmn_sampler_plan *plan, size_t first, size_t n)
@@ -29,9 +26,7 @@ static struct cmn_sample *draw(const struct cmn_sampler_plan *plan, size_t first
     struct cmn_sampler *s = cmn_sampler_open(plan);
     struct cmn_sample *sample = calloc(n + 1, sizeof *sample);
 
-    if (!s) {
-        fail_msg("%s", cmn_reason());
-    }
+    assert_done(s);
     cmn_sampler_next(s, first, n, sample);
     cmn_sampler_close(s);
     return sample;
