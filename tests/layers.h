@@ -14,8 +14,6 @@
  * same. */
 #define ADDED .25f
 
-static int wrong; /* what has been found so far in a test, so that it names all */
-
 struct rig {
     const char *name;
     network *net;

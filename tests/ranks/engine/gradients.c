@@ -32,17 +32,10 @@ static void close_net(void)
 
 /* Where the network is on a GPU its tensors are there, and what is read and set here are copies of the
  * host's: they come from there, or go there. */
-static void pull(void)
+static void all_kinds(void (*move)(const struct cmn_gradients *of, enum cmn_tensor_kind kind))
 {
     for (int kind = CMN_GRADIENT; kind <= CMN_MOMENT; kind++) {
-        cmn_gradients_pull(&g, (enum cmn_tensor_kind)kind);
-    }
-}
-
-static void push(void)
-{
-    for (int kind = CMN_GRADIENT; kind <= CMN_MOMENT; kind++) {
-        cmn_gradients_push(&g, (enum cmn_tensor_kind)kind);
+        move(&g, (enum cmn_tensor_kind)kind);
     }
 }
 
@@ -54,13 +47,13 @@ RANK_TEST(broadcast)
     for (int i = 0; i < g.tensors; i++) {
         (*g.tensor[i].at)[0] = (float)(100 * i + top.rank);
     }
-    push();
+    all_kinds(cmn_gradients_push);
     CHECK(top.size == 1 || !same_everywhere(net->layers[0].weights, 54 * sizeof(float)));
     cmn_replicas_broadcast(&g, cmn_net_of(net), &top);
     CHECK(*net->seen == 5000000000UL);
     CHECK(!net->t || *net->t == 40); /* AlexeyAB's tree does not count them */
     CHECK(same_everywhere(net->layers[0].weights, 54 * sizeof(float))); /* the host's: for files */
-    pull();
+    all_kinds(cmn_gradients_pull);
     for (int i = 0; i < g.tensors; i++) {
         CHECK_SAYING((*g.tensor[i].at)[0] == (float)(100 * i), "%s", g.tensor[i].name);
         CHECK_SAYING(same_everywhere(*g.tensor[i].at, g.tensor[i].n * sizeof(float)), "%s",
@@ -126,7 +119,7 @@ RANK_TEST(verify)
                 continue;
             }
             *byte ^= top.rank == odd; /* the lowest bit of the last float */
-            push();
+            all_kinds(cmn_gradients_push);
             CHECK_SAYING(cmn_replicas_verify(&g, cmn_net_of(net), &top, &bad) == -1, "%s", t->name);
             snprintf(want, sizeof want,
                      "of rank %d@%s differ from those of rank %d@%s, first in %s of layer %d (%s)",
@@ -134,13 +127,13 @@ RANK_TEST(verify)
                      t->layer ? "connected" : "convolutional");
             CHECK_SAYING(strstr(cmn_reason(), want), "not %s: %s", want, cmn_reason());
             *byte ^= top.rank == odd;
-            push();
+            all_kinds(cmn_gradients_push);
             CHECK(cmn_replicas_verify(&g, cmn_net_of(net), &top, &bad) == 0);
         }
     }
     net->layers[0].weights[top.size == 1 ? 0 : 50] = INFINITY;
     net->layers[1].biases[0] = NAN;
-    push();
+    all_kinds(cmn_gradients_push);
     CHECK(cmn_replicas_verify(&g, cmn_net_of(net), &top, &bad) == 0 && bad.name);
     CHECK(bad.layer == 0 && !strcmp(bad.name, "weights"));
     close_net();
@@ -169,69 +162,51 @@ int MPI_Allgather(const void *from, int n, MPI_Datatype sent, void *to, int each
     return PMPI_Allgather(from, n, sent, to, each, type, comm);
 }
 
-/* A count, and mean and squares of 7 filters in doubles, ceil(log2 N) times on the rank that
- * receives most: with 1024 ranks that is 10 times, not 1023. */
+/* Rank r has the same number of images as the others, without or with their spread in the variance,
+ * or r + 1 images. Of all of them: sums of r, r * r and so on, in closed form. On the way go a
+ * count, and mean and squares of 7 filters in doubles, ceil(log2 N) times on the rank that receives
+ * most: with 1024 ranks that is 10 times, not 1023. */
 RANK_TEST(statistics_by_a_tree)
 {
-    const double mean = top.size - 1, spread = (top.size * top.size - 1) / 3.0;
+    static const struct {
+        int images, more, plain; /* more: for each rank */
+    } rows[] = {{2, 0, 0}, {2, 0, 1}, {0, 0, 0}, {1, 1, 0}};
+    const double n = top.size;
     size_t rounds = 0;
 
     while (1 << rounds < top.size) {
         rounds++;
     }
-    for (int plain = 0; plain < 2; plain++) {
+    for (size_t row = 0; row < COUNT(rows); row++) {
+        double mean = rows[row].more ? (2 * n - 2) / 3 : (n - 1) / 2;
+        double square = rows[row].more ? (n - 1) * (3 * n - 2) / 6 : (n - 1) * (2 * n - 1) / 6;
+        double spread = rows[row].plain ? 0 : square - mean * mean;
+        layer *l;
+        float weight;
         open_net(NET CONV "[convolutional]\nfilters=4\nbatch_normalize=1\n" TAIL);
-        g.images = 2;
-        g.plain_statistics = plain;
+        l = &net->layers[1];
+        g.images = rows[row].images + rows[row].more * top.rank;
+        g.plain_statistics = rows[row].plain;
         for (int i = 0; i < 4; i++) {
-            net->layers[1].rolling_mean[i] = (float)(i - 2 * top.rank);
-            net->layers[1].rolling_variance[i] = (float)(i + 4 * top.rank);
+            l->rolling_mean[i] = (float)(i - 2 * top.rank);
+            l->rolling_variance[i] = (float)(i + 4 * top.rank);
         }
-        push();
+        weight = l->weights[0];
+        all_kinds(cmn_gradients_push);
         received = 0;
         cmn_replicas_average_statistics(&g, &top);
-        pull();
+        all_kinds(cmn_gradients_pull);
         CHECK_SAYING(top.rank ? received <= rounds * 15 * sizeof(double)
                               : received == rounds * 15 * sizeof(double),
                      "%zu bytes in %zu rounds", received, rounds);
         for (int i = 0; i < 4; i++) {
-            double variance = i + 2 * mean + (plain ? 0 : spread);
-            CHECK(fabs(net->layers[1].rolling_mean[i] - (i - mean)) < 1e-6);
-            CHECK_SAYING(fabs(net->layers[1].rolling_variance[i] - variance) < 1e-5, "plain %d: %g",
-                         plain, net->layers[1].rolling_variance[i]);
+            CHECK(fabs(l->rolling_mean[i] - (i - 2 * mean)) < 1e-6);
+            CHECK_SAYING(fabs(l->rolling_variance[i] - (i + 4 * mean + 4 * spread)) < 1e-5,
+                         "row %zu: %g", row, l->rolling_variance[i]);
         }
-        close_net();
-    }
-}
-
-/* Rank r has r + 1 images. Of all of them: sums of r, r * r and so on, in closed form. */
-RANK_TEST(statistics)
-{
-    const double n = top.size;
-
-    for (int even = 0; even < 2; even++) {
-        double mean = even ? (n - 1) / 2 : (2 * n - 2) / 3;
-        double square = even ? (n - 1) * (2 * n - 1) / 6 : (n - 1) * (3 * n - 2) / 6;
-        float weight;
-        open_net(NET CONV TAIL);
-        g.images = even ? 0 : top.rank + 1;
-        for (int i = 0; i < 3; i++) {
-            net->layers[0].rolling_mean[i] = (float)(top.rank + i);
-            net->layers[0].rolling_variance[i] = (float)(10 * top.rank);
-        }
-        weight = net->layers[0].weights[0];
-        push();
-        cmn_replicas_average_statistics(&g, &top);
-        pull();
-        for (int i = 0; i < 3; i++) {
-            CHECK(fabs(net->layers[0].rolling_mean[i] - (mean + i)) < 1e-6);
-            CHECK_SAYING(fabs(net->layers[0].rolling_variance[i] -
-                              (10 * mean + square - mean * mean)) < 1e-5,
-                         "even %d: %g", even, net->layers[0].rolling_variance[i]);
-        }
-        CHECK(same_everywhere(net->layers[0].rolling_mean, 3 * sizeof(float)));
-        CHECK(same_everywhere(net->layers[0].rolling_variance, 3 * sizeof(float)));
-        CHECK(net->layers[0].weights[0] == weight);
+        CHECK(same_everywhere(l->rolling_mean, 4 * sizeof(float)));
+        CHECK(same_everywhere(l->rolling_variance, 4 * sizeof(float)));
+        CHECK(l->weights[0] == weight);
         close_net();
     }
 }
@@ -245,9 +220,9 @@ RANK_TEST(equal_statistics_stay)
     g.images = 7 + top.rank % 2;
     memcpy(net->layers[0].rolling_mean, mean, sizeof mean);
     memcpy(net->layers[0].rolling_variance, variance, sizeof variance);
-    push();
+    all_kinds(cmn_gradients_push);
     cmn_replicas_average_statistics(&g, &top);
-    pull();
+    all_kinds(cmn_gradients_pull);
     CHECK(!memcmp(net->layers[0].rolling_mean, mean, sizeof mean));
     CHECK(!memcmp(net->layers[0].rolling_variance, variance, sizeof variance));
     close_net();

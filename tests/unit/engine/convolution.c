@@ -93,7 +93,6 @@ static void compare(struct cmn_convolution s)
     int n[TENSORS];
     double *x[TENSORS], *y[TENSORS];
     float *a[TENSORS], *result[TENSORS];
-    unsigned random = 1;
 
     s.out_height = (s.height + 2 * s.pad - s.dilation * (s.size - 1) - 1) / s.stride_y + 1;
     s.out_width = (s.width + 2 * s.pad - s.dilation * (s.size - 1) - 1) / s.stride_x + 1;
@@ -106,8 +105,7 @@ static void compare(struct cmn_convolution s)
         a[t] = calloc((size_t)n[t], sizeof *a[t]);
         result[t] = calloc((size_t)n[t], sizeof *result[t]);
         for (int i = 0; i < n[t]; i++) {
-            random = random * 1664525 + 1013904223;
-            a[t][i] = (float)(random >> 8) / (1 << 24) - 0.4F;
+            a[t][i] = uniform(-.4F, .6F);
             x[t][i] = factor(a[t][i]);
             /* Gradients are added; the output is overwritten, whatever was there. */
             result[t][i] = t == OUTPUT ? NAN : 0.5F;
@@ -165,11 +163,15 @@ enum { FLOATS = 2 * 16 * 10 * 10, WEIGHT_FLOATS = 16 * 16 * 3 * 3 };
 
 static float x[FLOATS], w[WEIGHT_FLOATS], delta[FLOATS];
 
-/* Both products that read the weights, into memory of the caller. */
-static void both(float *forward, float *backward)
+/* Both products that read the weights, the first ones or others, into memory of the caller. */
+static void both(int others, float *forward, float *backward)
 {
     struct cmn_convolution s = {2, 1, 16, 10, 10, 16, 10, 10, 3, 1, 1, 1, 1};
 
+    for (int i = 0; i < WEIGHT_FLOATS; i++) {
+        w[i] = (float)(i * 11 % 29 - 14) / 16;
+        w[i] = others ? 1 - 2 * w[i] : w[i];
+    }
     memset(backward, 0, FLOATS * sizeof *backward);
     assert_int_equal(convolve(&s, CMN_OUTPUT, x, w, forward), 1);
     assert_int_equal(convolve(&s, CMN_INPUT, backward, w, delta), 1);
@@ -188,44 +190,29 @@ TEST(held_weights)
         x[i] = (float)(i * 7 % 23 - 11) / 8;
         delta[i] = (float)(i * 5 % 19 - 9) / 8;
     }
-    for (int i = 0; i < WEIGHT_FLOATS; i++) {
-        w[i] = (float)(i * 11 % 29 - 14) / 16;
-    }
-    both(old[0], old[1]);
+    both(0, old[0], old[1]);
     cmn_convolution_hold_weights(1);
     for (int turn = 0; turn < 2; turn++) {
-        both(is[0], is[1]);
+        both(0, is[0], is[1]);
         assert_memory_equal(is, old, sizeof is);
     }
     HASH_FIND_PTR(held, &(const float *){w}, h);
     assert_non_null(h);
-    for (int i = 0; i < WEIGHT_FLOATS; i++) {
-        w[i] = 1 - 2 * w[i];
-    }
-    both(is[0], is[1]); /* still held: the old ones, where they were reordered at all */
+    both(1, is[0], is[1]); /* still held: the old ones, where they were reordered at all */
     assert_int_equal(!memcmp(is[0], old[0], sizeof is[0]), h->room[OUTPUT].bytes > 0);
     assert_int_equal(!memcmp(is[1], old[1], sizeof is[1]), h->room[INPUT].bytes > 0);
     cmn_convolution_hold_weights(0);
-    both(anew[0], anew[1]);
+    both(1, anew[0], anew[1]);
     assert_memory_not_equal(anew[0], old[0], sizeof old[0]);
     assert_memory_not_equal(anew[1], old[1], sizeof old[1]);
-    for (int i = 0; i < WEIGHT_FLOATS; i++) {
-        w[i] = (1 - w[i]) / 2;
-    }
-    both(is[0], is[1]); /* nothing is held */
+    both(0, is[0], is[1]); /* nothing is held */
     assert_memory_equal(is, old, sizeof is);
-    for (int i = 0; i < WEIGHT_FLOATS; i++) {
-        w[i] = 1 - 2 * w[i];
+    for (int others = 1; others >= 0;
+         others--) { /* the next step's, in the memory of those before */
+        cmn_convolution_hold_weights(1);
+        both(others, is[0], is[1]);
+        assert_memory_equal(is, others ? anew : old, sizeof is);
     }
-    cmn_convolution_hold_weights(1); /* the next step's, in the memory of those before */
-    both(is[0], is[1]);
-    assert_memory_equal(is, anew, sizeof is);
-    cmn_convolution_hold_weights(1);
-    for (int i = 0; i < WEIGHT_FLOATS; i++) {
-        w[i] = (1 - w[i]) / 2;
-    }
-    both(is[0], is[1]);
-    assert_memory_equal(is, old, sizeof is);
     cmn_convolution_hold_weights(0);
 }
 

@@ -2,7 +2,6 @@
 
 #include "engine/darknet_net.h"
 #include "engine/gradients.h"
-#include "base/log.h"
 #include "nets.h"
 
 /* A gradient that a network must have; `n` in closed form. */
@@ -12,38 +11,31 @@ struct want {
     size_t n;
 };
 
-static size_t total(const struct cmn_gradients *g, enum cmn_tensor_kind kind)
+static void assert_tensors(const struct cmn_gradients *g, size_t weights, size_t statistics,
+                           size_t moments, const struct want *want)
 {
-    size_t n = 0;
+    size_t floats[CMN_FOLLOWED + 1] = {0};
+    int gradients = 0;
 
     for (int i = 0; i < g->tensors; i++) {
-        n += g->tensor[i].kind == kind ? g->tensor[i].n : 0;
+        floats[g->tensor[i].kind] += g->tensor[i].n;
+        gradients -= g->tensor[i].kind == CMN_GRADIENT;
     }
-    return n;
-}
-
-static void assert_gradients(const struct cmn_gradients *g, const struct want *want)
-{
-    int gradients = 0, wanted = 0;
-
-    for (int i = 0; i < g->tensors; i++) {
-        gradients += g->tensor[i].kind == CMN_GRADIENT;
-    }
-    for (; wanted < 5 && want->name; wanted++, want++) {
+    assert_int_equal(floats[CMN_WEIGHT], weights);
+    assert_int_equal(floats[CMN_STATISTIC], statistics);
+    assert_int_equal(floats[CMN_MOMENT], moments);
+    for (const struct want *end = want + 5; want < end && want->name; want++, gradients++) {
         int found = 0;
         for (int i = 0; i < g->tensors; i++) {
             const struct cmn_tensor *t = &g->tensor[i];
-            if (t->kind == CMN_GRADIENT && t->layer == want->layer &&
-                !strcmp(t->name, want->name)) {
-                assert_int_equal(t->n, want->n);
-                found++;
-            }
+            found += t->kind == CMN_GRADIENT && t->layer == want->layer &&
+                     !strcmp(t->name, want->name) && t->n == want->n;
         }
         if (found != 1) {
             fail_msg("layer %d %s is listed %d times", want->layer, want->name, found);
         }
     }
-    assert_int_equal(gradients, wanted);
+    assert_int_equal(gradients, 0);
 }
 
 #define MLP                                                                                   \
@@ -116,10 +108,7 @@ TEST(each_net_has_its_tensors)
         network *net = nets_parse(nets[i].cfg);
         struct cmn_gradients g;
         cmn_gradients_open(&g, cmn_net_of(net), NULL);
-        assert_gradients(&g, nets[i].want);
-        assert_int_equal(total(&g, CMN_WEIGHT), nets[i].weights);
-        assert_int_equal(total(&g, CMN_STATISTIC), nets[i].statistics);
-        assert_int_equal(total(&g, CMN_MOMENT), nets[i].moments);
+        assert_tensors(&g, nets[i].weights, nets[i].statistics, nets[i].moments, nets[i].want);
         cmn_gradients_close(&g);
         nets_free(net);
     }

@@ -110,6 +110,7 @@ static char *cfg_of(const char *text, int normal)
     return cfg;
 }
 
+static int wrong; /* what has been found so far in a test, so that it names all */
 static int asked[3];
 
 static void statistics(void *self, float *mean, float *variance, int n, int count)
@@ -139,12 +140,10 @@ static const struct cmn_nhwc_trainer trainer = {NULL, statistics, deltas, progre
 /* All that a pass computes: the network's output, the gradient of the input, then each tensor. */
 static float *results(struct rig *r, size_t *n)
 {
+    size_t flat = r->outputs + r->inputs, rest = flat + r->g.exchange.block.n;
     float *all;
 
-    *n = r->outputs + r->inputs + r->g.exchange.block.n;
-    for (int i = 0; i < r->g.tensors; i++) {
-        *n += r->g.tensor[i].kind == CMN_STATISTIC ? r->g.tensor[i].n : 0;
-    }
+    *n = rest + cmn_gradients_floats(&r->g, CMN_STATISTIC);
     all = calloc(*n, sizeof *all);
     for (int i = 0; i < r->net->n; i++) { /* AlexeyAB's tree leaves what some layers have */
         const layer *l = &r->net->layers[i];
@@ -153,15 +152,8 @@ static float *results(struct rig *r, size_t *n)
     backward(r);
     memcpy(all, last(r)->output, r->outputs * sizeof *all);
     memcpy(all + r->outputs, r->net->delta, r->inputs * sizeof *all);
-    memcpy(all + r->outputs + r->inputs, r->g.flat, r->g.exchange.block.n * sizeof *all);
-    *n = r->outputs + r->inputs + r->g.exchange.block.n;
-    for (int i = 0; i < r->g.tensors; i++) {
-        const struct cmn_tensor *t = &r->g.tensor[i];
-        if (t->kind == CMN_STATISTIC) {
-            memcpy(all + *n, *t->at, t->n * sizeof *all);
-            *n += t->n;
-        }
-    }
+    memcpy(all + flat, r->g.flat, (rest - flat) * sizeof *all);
+    cmn_gradients_pack(&r->g, CMN_STATISTIC, all + rest);
     return all;
 }
 
@@ -326,13 +318,9 @@ static void train_all(int normal)
     assert_int_equal(wrong, 0);
 }
 
-static void whole_numbers_to_the_bit(void)
+static void train_both(void)
 {
     train_all(0);
-}
-
-static void normalised_as_by_darknet(void)
-{
     memset(asked, 0, sizeof asked);
     train_all(1);
     assert_true(asked[0] > 0 && asked[0] == asked[1] && asked[2] > 0);
@@ -340,16 +328,14 @@ static void normalised_as_by_darknet(void)
 
 TEST(floats)
 {
-    whole_numbers_to_the_bit();
-    normalised_as_by_darknet();
+    train_both();
 }
 
 /* The last one: it stays in use. */
 TEST(bf16)
 {
     in_bf16 = 1;
-    whole_numbers_to_the_bit();
-    normalised_as_by_darknet();
+    train_both();
 }
 
 TESTS(NULL, NULL)

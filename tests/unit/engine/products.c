@@ -5,8 +5,6 @@
 
 #include <cblas.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 struct shape {
     int m, n, k;
@@ -20,14 +18,17 @@ static const struct shape shapes[] = {
     {1000, 100, 64}, {256, 2304, 392}, {32, 1024, 144}, {1024, 33, 145}, {100, 385, 1000},
     {385, 384, 77},  {1, 20000, 500},  {97, 10001, 16},
 };
-enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
-static void fill(float *x, size_t n, unsigned random)
+static void fill(float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        random = random * 1664525 + 1013904223;
-        x[i] = (float)(random >> 8) / (1 << 24) - .5F;
+        x[i] = uniform(-.5F, .5F);
     }
+}
+
+static struct cmn_product product_of(struct shape s, const float *a, const float *b, float *c)
+{
+    return (struct cmn_product){0, 0, s.m, s.n, s.k, 1, 0, a, b, c, s.k, s.n, s.n};
 }
 
 /* Whether an element is as the definition says, within what floats give. */
@@ -57,21 +58,11 @@ static void compare(struct shape s, int ta, int tb)
     size_t c = (size_t)s.m * (size_t)ldc;
     float *x = malloc((a + b + 3 * c) * sizeof *x), *before = x + a + b, *first = before + c;
     float *result = first + c;
-    struct cmn_product p = {.ta = ta,
-                            .tb = tb,
-                            .m = s.m,
-                            .n = s.n,
-                            .k = s.k,
-                            .alpha = 1.5F,
-                            .beta = .5F,
-                            .a = x,
-                            .b = x + a,
-                            .c = result,
-                            .lda = lda,
-                            .ldb = ldb,
-                            .ldc = ldc};
+    struct cmn_product p = product_of(s, x, x + a, result);
 
-    fill(x, a + b + c, (unsigned)(s.m + s.n));
+    p.ta = ta, p.tb = tb, p.alpha = 1.5F, p.beta = .5F;
+    p.lda = lda, p.ldb = ldb, p.ldc = ldc;
+    fill(x, a + b + c);
     for (int threads = 1; threads <= CMN_PRODUCT_BLOCKS + 1; threads++) {
         cmn_products_open(threads);
         for (int attempt = 0; attempt < 1 + (threads == 3); attempt++) {
@@ -97,7 +88,7 @@ static void compare(struct shape s, int ta, int tb)
 TEST(test_bits)
 {
     openblas_set_num_threads(1);
-    for (int i = 0; i < SHAPES; i++) {
+    for (int i = 0; i < (int)COUNT(shapes); i++) {
         for (int how = 0; how < 4; how++) {
             compare(shapes[i], how & 1, how >> 1);
         }
@@ -118,16 +109,7 @@ TEST(test_blocks)
 TEST(test_closed)
 {
     float x[3] = {2, 3, 0};
-    const struct cmn_product p = {.m = 1,
-                                  .n = 1,
-                                  .k = 1,
-                                  .alpha = 1,
-                                  .a = x,
-                                  .b = x + 1,
-                                  .c = x + 2,
-                                  .lda = 1,
-                                  .ldb = 1,
-                                  .ldc = 1};
+    const struct cmn_product p = product_of((struct shape){1, 1, 1}, x, x + 1, x + 2);
 
     assert_int_equal(cmn_products_multiply(&p), 0);
     cmn_products_open(3);
@@ -146,16 +128,8 @@ static float factor[SIDE * SIDE], results[CALLERS][SIDE * SIDE];
 
 static void call(int caller)
 {
-    const struct cmn_product p = {.m = SIDE,
-                                  .n = SIDE,
-                                  .k = SIDE,
-                                  .alpha = 1,
-                                  .a = factor,
-                                  .b = factor,
-                                  .c = results[caller],
-                                  .lda = SIDE,
-                                  .ldb = SIDE,
-                                  .ldc = SIDE};
+    const struct cmn_product p =
+        product_of((struct shape){SIDE, SIDE, SIDE}, factor, factor, results[caller]);
 
     for (int i = 0; i < PRODUCTS; i++) {
         memset(results[caller], 0, sizeof results[caller]);
@@ -165,7 +139,7 @@ static void call(int caller)
 
 TEST(test_callers)
 {
-    fill(factor, SIDE * SIDE, 1);
+    fill(factor, SIDE * SIDE);
     cmn_products_open(3);
     assert_in_range(cmn_products_blocks(SIDE, SIDE, SIDE), 2, CMN_PRODUCT_BLOCKS);
     in_threads(CALLERS, call);
