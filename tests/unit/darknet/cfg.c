@@ -62,18 +62,15 @@ static int compare(const char *file)
 
 /* Layers that no cfg of upstream has, or not with such keys. */
 static const char *const others[] = {
-    "[net]\nheight=9\nwidth=12\nchannels=4\n[crop]\ncrop_height=8\ncrop_width=10\n"
-    "[convolutional]\nfilters=4\nsize=3\nstride=2\npadding=1\n[deconvolutional]\nfilters=4\nsize="
-    "3\n"
-    "stride=2\n[local]\nfilters=4\nsize=2\nstride=2\npad=1\n[activation]\nactivation=relu\n["
-    "batchnorm]\n"
-    "[upsample]\nstride=4\n[reorg]\nstride=2\n[reorg]\nstride=2\nreverse=1\n[upsample]\nstride=-2\n"
-    "[dropout]\n[avgpool]\n[connected]\noutput=12\n[softmax]\ngroups=3\n[cost]\n",
+    "[net]\nheight=9\nwidth=12\nchannels=4\n[crop]\ncrop_height=8\ncrop_width=10\n[convolutional]"
+    "\nfilters=4\nsize=3\nstride=2\npadding=1\n[deconvolutional]\nfilters=4\nsize=3\nstride=2\n["
+    "local]\nfilters=4\nsize=2\nstride=2\npad=1\n[activation]\nactivation=relu\n[batchnorm]\n["
+    "upsample]\nstride=4\n[reorg]\nstride=2\n[reorg]\nstride=2\nreverse=1\n[upsample]\nstride=-2\n["
+    "dropout]\n[avgpool]\n[connected]\noutput=12\n[softmax]\ngroups=3\n[cost]\n",
     "[net]\nheight=4\nwidth=4\nchannels=4\n[reorg]\nextra=3\n[connected]\noutput=5\n[logistic]\n",
     "[net]\nheight=4\nwidth=4\nchannels=4\n[convolutional]\nfilters=52\n[iseg]\n",
     "[net]\nheight=4\nwidth=4\nchannels=4\n[maxpool]\nsize=5\nstride=3\npadding=1\n[route]\nlayers="
-    "-1\n"
-    "[softmax]\nspatial=1\n",
+    "-1\n[softmax]\nspatial=1\n",
     "[net]\ninputs=6\n[connected]\noutput=294\n[detection]\ncoords=4\n",
 };
 
@@ -111,9 +108,7 @@ TEST(shapes_are_those_of_darknet)
 /* Around its middle, with either slope; below it a difference of unsigned numbers wraps around. */
 TEST(policy_sigmoid_falls_and_rises)
 {
-    network *net;
-
-    net = parse_network_cfg(file_of(
+    network *net = parse_network_cfg(file_of(
         "x.cfg",
         "[net]\npolicy=sigmoid\nlearning_rate=1\nstep=10\ngamma=.5\ninputs=3\n[softmax]\n"));
     for (int slope = -1; slope <= 1; slope += 2) {
