@@ -100,6 +100,8 @@ TEST(files_that_are_logs)
     }
     assert_int_equal(cmn_json_log_replaceable("/dev/null"), 0);
     assert_int_equal(cmn_json_log_replaceable(in_folder("none")), 0);
+    assert_fails(!cmn_json_log_open(in_folder("log/x"), &(struct cmn_log_resume){0}),
+                 "/log/x: Not a directory");
 }
 
 /* Of two trainings; what an earlier attempt of the same cmn-run has left does not count. */

@@ -247,15 +247,6 @@ TEST(json_round_trip)
     check_alone(name);
 }
 
-TEST(json_says_why_it_cannot)
-{
-    char name[4200];
-
-    snprintf(name, sizeof name, "%s/log.json", file_of("file", "a file, not a folder"));
-    assert_fails(!cmn_json_log_open(name, &(struct cmn_log_resume){0}), name);
-    check_contains(cmn_reason(), "Not a directory");
-}
-
 /* A full disk takes no part of a row, wherever it ends within one. The last row is tried again,
  * with the next one or at the end; the others are dropped, and so is that one while the disk is
  * full. All that are lost are counted. */
