@@ -27,6 +27,14 @@ static char failure[1024];
         }                                                                                         \
     } while (0)
 
+/* The statement ends the job with a message that has this part, by cmn_fatal_lost() if `lost`. */
+#define CHECK_FATAL(statement, part, lost)                                        \
+    do {                                                                          \
+        const char *fatal_ = fatal_of(statement);                                 \
+        CHECK_SAYING(fatal_ &&strstr(fatal_, part) && check_lost == (lost), "%s", \
+                     fatal_ ? fatal_ : "it went on");                             \
+    } while (0)
+
 /* Collective. Fails the test on all ranks when a CHECK failed on any. */
 static inline void fail_on_all_ranks(void)
 {

@@ -38,34 +38,27 @@ static double clock_of_node(void)
     return time + ahead + gain * (time - since);
 }
 
+static double of_rank_0(double time)
+{
+    MPI_Bcast(&time, 1, MPI_DOUBLE, 0, top.world);
+    return time;
+}
+
 static void set_clock(const struct cmn_topology *t)
 {
-    double start = real_clock();
-
-    MPI_Bcast(&start, 1, MPI_DOUBLE, 0, top.world);
-    since = start;
+    since = of_rank_0(real_clock());
     node = t->inter_rank;
     ahead = 1000.0 * t->inter_rank * (t->inter_rank % 2 ? 1 : -1);
     gain =
         1e-3 * t->inter_rank; /* a thousand parts in a million: far more than any machine's clock */
 }
 
-/* Whether this rank knows what rank 0's clock said when the real clock said `time`. */
+/* How far this rank is from what rank 0's clock said when the real clock said `time`. */
 static double error_at(const struct cmn_clock_offset *c, double time)
 {
-    double theirs, mine = time + ahead + gain * (time - since);
+    double mine = time + ahead + gain * (time - since);
 
-    theirs = mine;
-    MPI_Bcast(&theirs, 1, MPI_DOUBLE, 0, top.world);
-    return fabs(cmn_clock_offset_align(c, mine) - theirs);
-}
-
-static double common_time(void)
-{
-    double time = real_clock();
-
-    MPI_Bcast(&time, 1, MPI_DOUBLE, 0, top.world);
-    return time;
+    return fabs(cmn_clock_offset_align(c, mine) - of_rank_0(mine));
 }
 
 /* Between two measurements, 100 ms apart. How far off this rank is at worst, and says that it
@@ -79,10 +72,10 @@ static double measure_twice(const struct cmn_topology *t, double *claimed)
     cmn_clock_offset_open(&c, t, clock_of_node);
     reads = 0;
     cmn_clock_offset_measure(&c);
-    begin = common_time();
+    begin = of_rank_0(real_clock());
     pass(0.1 / top.size);
     MPI_Barrier(top.world);
-    end = common_time();
+    end = of_rank_0(real_clock());
     reads = 0;
     cmn_clock_offset_measure(&c);
     CHECK(c.marks == 2);

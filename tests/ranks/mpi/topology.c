@@ -1,16 +1,5 @@
 #include "ranks/ranks.h"
 
-RANK_TEST(numbers)
-{
-    int rank, size;
-
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    CHECK(top.rank == rank);
-    CHECK(top.size == size);
-    CHECK(top.host[0] != '\0');
-}
-
 /* Groups and numbers fit each other, however the ranks lie. */
 WORLD_TEST(groups)
 {
@@ -28,6 +17,11 @@ WORLD_TEST(groups)
         CHECK_SAYING(all[i][0] <= nodes, "%s: nodes are numbered by their lowest ranks", shape);
     }
     CHECK_SAYING(t->inter_size == nodes, "%s: %d nodes, not %d", shape, t->inter_size, nodes);
+    for (size_t i = 0; i < COUNT(shapes); i++) {
+        CHECK_SAYING(strcmp(shape, shapes[i].name) ||
+                         (nodes == shapes[i].nodes && t->inter_rank == shapes[i].node[t->rank]),
+                     "%s: not as asked", shape);
+    }
     CHECK_SAYING(t->intra_size == ranks && t->intra_rank == before, "%s", shape);
     CHECK_SAYING(t->least_intra == least, "%s: %d, not %d", shape, t->least_intra, least);
     MPI_Comm_rank(t->intra, &rank);
@@ -37,21 +31,10 @@ WORLD_TEST(groups)
     MPI_Comm_size(t->inter, &size);
     CHECK_SAYING(size == above, "%s: inter has %d ranks, not %d", shape, size, above);
     CHECK_SAYING(t->intra_rank >= least || (rank == t->inter_rank && size == nodes), "%s", shape);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    CHECK_SAYING(t->rank == rank && t->size == size && t->host[0], "%s", shape);
     CHECK_SAYING(t->device == -1, "%s", shape);
-}
-
-RANK_TEST(nodes_as_asked)
-{
-    for (size_t i = 0; i < COUNT(shapes); i++) {
-        struct cmn_topology t;
-        if (shapes[i].size != top.size) {
-            continue;
-        }
-        cmn_topology_open_as(&t, shapes[i].node[top.rank]);
-        CHECK_SAYING(t.inter_size == shapes[i].nodes, "%s", shapes[i].name);
-        CHECK_SAYING(t.inter_rank == shapes[i].node[top.rank], "%s", shapes[i].name);
-        cmn_topology_close(&t);
-    }
 }
 
 RANK_TEST(errors_have_reasons)
