@@ -43,7 +43,7 @@ static const struct cmn_topology *place_of(const char *way, int gpu)
     return has(way, "nodes") ? (gpu ? &two : &two_on_cpu) : (gpu ? &top : &on_cpu);
 }
 
-static struct cmn_options options_of(const char *way, int gpu)
+static struct cmn_options options_of_way(const char *way, int gpu)
 {
     struct cmn_options o;
 
@@ -67,7 +67,7 @@ static struct cmn_options options_of(const char *way, int gpu)
 static void try_way(const char *way)
 {
     static int leaves[] = {-1, -1};
-    struct cmn_options here = options_of(way, 1), there = options_of(way, 0);
+    struct cmn_options here = options_of_way(way, 1), there = options_of_way(way, 0);
     int before = fake.alive, *left = &leaves[has(way, "adam")];
     size_t n, m;
     float *want, *got;
@@ -87,7 +87,7 @@ static void try_way(const char *way)
     CHECK_SAYING(n == m && n > 20000 && sqrt(off) < 1e-6 * sqrt(all), "%s: %g of the norm away",
                  way, sqrt(off / all));
     free(want);
-    restart(place_of(way, 1), &here, way, got, NULL);
+    restart(place_of(way, 1), &here, way, got);
     *left = *left < 0 ? fake.alive - before : *left;
     CHECK_SAYING(fake.alive - before == *left, "%s: %d things were not given back, and %d before",
                  way, fake.alive - before, *left);

@@ -145,10 +145,7 @@ static float *average_one(const struct cmn_topology *t, const struct cmn_options
                  s.c->name);
     MPI_Barrier(t->world);
     close_side(&s);
-    free(average);
-    free(statistics);
-    free(r.weights);
-    free(r.statistics);
+    free(average), free(statistics), free(r.weights), free(r.statistics);
     return now;
 }
 
@@ -158,11 +155,9 @@ WORLD_TEST(averages)
 
     for (size_t i = 0; i < COUNT(names); i++) {
         for (int way = 0; way < 7; way++) {
-            struct cmn_options o;
+            struct cmn_options o = options_of(names[i]);
             float *got, *without;
             size_t n;
-            cmn_options_default(&o);
-            snprintf(o.communicator, sizeof o.communicator, "%s", names[i]);
             o.clip = way == 1 ? 2.5 : 0;
             o.lars = way == 2 ? 0.01 : 0;
             o.compress = way == 3 ? CMN_COMPRESS_POWERSGD : CMN_COMPRESS_OFF;

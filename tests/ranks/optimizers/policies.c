@@ -100,12 +100,8 @@ static void add_gradients(const struct side *like, const struct replica *r, int 
 /* PyTorch's clip_grad_norm_ of the mean gradient. Returns whether it was too long. */
 static int clip(double *sum, size_t n, double limit)
 {
-    double squares = 0, keeps;
+    double keeps = limit / (norm(sum, n) / IMAGES + 1e-6);
 
-    for (size_t i = 0; i < n; i++) {
-        squares += sum[i] * sum[i] / IMAGES / IMAGES;
-    }
-    keeps = limit / (sqrt(squares) + 1e-6);
     for (size_t i = 0; i < n && keeps < 1; i++) {
         sum[i] *= keeps;
     }
@@ -116,7 +112,7 @@ static int clip(double *sum, size_t n, double limit)
  * were clipped. */
 static int simulate_sums(const struct side *like, struct replica *r, size_t n)
 {
-    double *sum = calloc(n, sizeof *sum), *before = calloc(n, sizeof *sum);
+    double *sum = calloc(2 * n, sizeof *sum), *before = sum + n;
     int stale = (int)like->o.double_buffering, clipped = 0;
 
     for (int number = 1; number <= UPDATES; number++) {
@@ -135,7 +131,6 @@ static int simulate_sums(const struct side *like, struct replica *r, size_t n)
         }
     }
     free(sum);
-    free(before);
     return clipped;
 }
 
@@ -160,8 +155,7 @@ static void simulate_local(const struct side *like, struct replica *r, size_t n)
                 v += r[rank].v[at] / ranks;
             }
             for (int rank = 0; rank < ranks; rank++) {
-                r[rank].w[at] = w;
-                r[rank].v[at] = v;
+                r[rank].w[at] = w, r[rank].v[at] = v;
             }
         }
     }
@@ -181,8 +175,8 @@ static void hold_against_simulation(const struct cmn_topology *t, const struct c
     open_side(&s, t, o);
     begin = weights(&s, &n);
     for (int rank = 0; rank < t->size; rank++) {
-        r[rank] = (struct replica){calloc(n, sizeof(double)), calloc(n, sizeof(double)),
-                                   calloc(n, sizeof(double))};
+        double *x = calloc(3 * n, sizeof *x);
+        r[rank] = (struct replica){x, x + n, x + 2 * n};
         for (size_t i = 0; i < n; i++) {
             r[rank].w[i] = (double)begin[i];
         }
@@ -212,8 +206,6 @@ static void hold_against_simulation(const struct cmn_topology *t, const struct c
     }
     for (int rank = 0; rank < t->size; rank++) {
         free(r[rank].w);
-        free(r[rank].v);
-        free(r[rank].s);
     }
     free(got);
     free(begin);
@@ -226,9 +218,7 @@ WORLD_TEST(as_simulated)
 
     for (size_t i = 0; i < COUNT(names); i++) {
         for (int way = 0; way < 11; way++) {
-            struct cmn_options o;
-            cmn_options_default(&o);
-            snprintf(o.communicator, sizeof o.communicator, "%s", names[i]);
+            struct cmn_options o = options_of(names[i]);
             /* Plain and by local steps, clipped, with LARS, by Adam's rule, by that clipped. */
             o.local_steps = way < 4 && way & 1 ? EVERY : 1;
             o.double_buffering = way < 4 ? way / 2 : way == 10 || way % 2;

@@ -39,6 +39,15 @@ static int with_adam;
 static int skip_after;
 static const char adams_lines[] = "adam=1\nB1=0.8\nB2=0.9\neps=0.01\n";
 
+static inline struct cmn_options options_of(const char *communicator)
+{
+    struct cmn_options o;
+
+    cmn_options_default(&o);
+    snprintf(o.communicator, sizeof o.communicator, "%s", communicator);
+    return o;
+}
+
 struct side {
     const struct cmn_topology *t;
     struct cmn_options o;
@@ -213,15 +222,21 @@ static inline float *weights(const struct side *s, size_t *n)
     return all;
 }
 
+/* Takes the steps from one to before another. */
+static inline void steps(struct side *s, int from, int until)
+{
+    for (int i = from; i < until; i++) {
+        step(s, i);
+    }
+}
+
 static inline float *trained(const struct cmn_topology *t, const struct cmn_options *o, size_t *n)
 {
     struct side s;
     float *result;
 
     open_side(&s, t, o);
-    for (int i = 1; i <= UPDATES; i++) {
-        step(&s, i);
-    }
+    steps(&s, 1, UPDATES + 1);
     check_told(&s, s.told);
     result = weights(&s, n);
     CHECK_SAYING(same_everywhere(result, *n * sizeof *result), "%s", s.c->name);
@@ -248,17 +263,13 @@ static inline void hand_over(struct side *from, struct side *to)
         memcpy(b.data + b.first, a.data + a.first, a.n * sizeof *a.data);
     }
     cmn_optimizer_restored(&to->s);
+    cmn_gradients_pull(&from->g, CMN_MOMENT);
     for (int i = 0; i < from->g.tensors; i++) {
         const struct cmn_tensor *t = &from->g.tensor[i];
         if (t->kind == CMN_GRADIENT) {
             memcpy(*to->g.tensor[i].weight, *t->weight, t->n * sizeof(float));
-            memcpy(*to->g.tensor[i].at, *t->at, t->n * sizeof(float));
         }
-    }
-    cmn_gradients_pull(&from->g, CMN_MOMENT);
-    for (int i = 0; i < from->g.tensors; i++) {
-        const struct cmn_tensor *t = &from->g.tensor[i];
-        if (t->kind == CMN_MOMENT) {
+        if (t->kind == CMN_GRADIENT || t->kind == CMN_MOMENT) {
             memcpy(*to->g.tensor[i].at, *t->at, t->n * sizeof(float));
         }
     }
@@ -269,11 +280,10 @@ static inline void hand_over(struct side *from, struct side *to)
     }
 }
 
-/* A training that is stopped in between continues in another one with what was saved, at which `look`
- * looks, and ends with the weights `want` of one that was not stopped, which it frees. */
+/* A training that is stopped in between continues in another one with what was saved, and ends with
+ * the weights `want` of one that was not stopped, which it frees. */
 static inline void restart(const struct cmn_topology *t, const struct cmn_options *o,
-                           const char *what, float *want,
-                           void (*look)(struct side *from, struct side *to, const char *what))
+                           const char *what, float *want)
 {
     struct side first, second;
     float *got;
@@ -281,16 +291,10 @@ static inline void restart(const struct cmn_topology *t, const struct cmn_option
 
     open_side(&first, t, o);
     open_side(&second, t, o);
-    for (int i = 1; i <= UPDATES; i++) {
-        if (i == 5) {
-            hand_over(&first, &second);
-            if (look) {
-                look(&first, &second, what);
-            }
-            MPI_Barrier(t->world);
-        }
-        step(i < 5 ? &first : &second, i);
-    }
+    steps(&first, 1, 5);
+    hand_over(&first, &second);
+    MPI_Barrier(t->world);
+    steps(&second, 5, UPDATES + 1);
     check_told(&second, first.told + second.told);
     got = weights(&second, &n);
     CHECK_SAYING(!memcmp(want, got, n * sizeof *got), "%.40s, %s: other bits after a restart",

@@ -13,9 +13,7 @@ static float *after(const struct cmn_topology *t, const struct cmn_options *o, i
     open_side(&s, t, o);
     CHECK(s.s.policy->own_velocity);
     CHECK(!s.s.communicator.step == (strcmp(s.c->name, "shm") || is_delayed(&s)));
-    for (int i = 1; i <= UPDATES; i++) {
-        step(&s, i);
-    }
+    steps(&s, 1, UPDATES + 1);
     skip_after = 0;
     check_told(&s, s.told);
     if (o->ema > 0) {
@@ -49,13 +47,12 @@ static void left_out_one(const struct cmn_topology *t, const struct cmn_options 
 
 static void left_out_in(const struct cmn_topology *t)
 {
+    static const char *const ways[] = {"plain", "powersgd", "double buffering", "LARS", "clipped"};
     static const char *const names[] = {"flat", "shm", "hierarchical"};
 
     for (size_t i = 0; i < COUNT(names) && !failure[0]; i++) {
-        for (int way = 0; way < 5; way++) {
-            struct cmn_options o;
-            cmn_options_default(&o);
-            snprintf(o.communicator, sizeof o.communicator, "%s", names[i]);
+        for (int way = 0; way < (int)COUNT(ways); way++) {
+            struct cmn_options o = options_of(names[i]);
             o.nonfinite = CMN_NONFINITE_SKIP;
             o.ema = way == 4 ? 0.9 : 0;
             o.clip = way == 4 ? 2.5 : 0;
@@ -63,12 +60,7 @@ static void left_out_in(const struct cmn_topology *t)
             o.double_buffering = way == 2;
             o.lars = way == 3 ? 0.01 : 0;
             if (t->inter_size > 1 ? i < 2 || way < 2 : way != 1 && (way != 2 || i == 0)) {
-                left_out_one(t, &o,
-                             way == 1   ? "powersgd"
-                             : way == 2 ? "double buffering"
-                             : way == 3 ? "LARS"
-                             : way == 4 ? "clipped"
-                                        : "plain");
+                left_out_one(t, &o, ways[way]);
             }
         }
     }
@@ -89,11 +81,10 @@ RANK_TEST(left_out)
 static void planned(int adam)
 {
     const struct cmn_communicator *c = cmn_communicator_find("flat");
-    struct cmn_options o;
+    struct cmn_options o = options_of("flat");
     struct cmn_optimizer s;
     void *self = NULL;
 
-    cmn_options_default(&o);
     o.nonfinite = CMN_NONFINITE_SKIP;
     CHECK_SAYING(c->open(&self, c, &top, &o) == 0, "%s", cmn_reason());
     cmn_optimizer_plan(&s, &top, &o, c, self, adam, NULL);
