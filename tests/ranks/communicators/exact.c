@@ -124,15 +124,13 @@ static void fill(const struct sums *s, int step, int micro_batch, size_t from, s
 /* The gradient's floats become final one after the other, and are not looked at before. */
 static void fill_early(struct sums *s, int step, int micro_batch)
 {
-    size_t n = s->x.block.n, upto = 0;
+    size_t n = s->x.block.n;
 
     memset(s->x.block.data, 0xff, n * sizeof(float));
     for (size_t part = 1; part <= 7; part++) {
-        size_t before = upto;
-        upto = n * part / 7;
-        fill(s, step, micro_batch, before, upto);
+        fill(s, step, micro_batch, n * (part - 1) / 7, n * part / 7);
         if (part < 7) {
-            s->by->begin(s->self, &s->x, upto);
+            s->by->begin(s->self, &s->x, n * part / 7);
         }
         s->by->poll(s->self);
     }
@@ -345,14 +343,14 @@ RANK_TEST(deals_out_all_micro_batches)
 {
     for (int ranks = 1; ranks <= 9; ranks++) {
         for (int n = 1; n <= MOST; n++) {
-            CHECK(cmn_sum_tree_first(n, 0, ranks) == 0);
-            CHECK(cmn_sum_tree_first(n, ranks, ranks) == n);
-            for (int rank = 0; rank < ranks; rank++) {
-                int has =
-                    cmn_sum_tree_first(n, rank + 1, ranks) - cmn_sum_tree_first(n, rank, ranks);
-                CHECK_SAYING(has >= n / ranks && has <= (n + ranks - 1) / ranks,
-                             "rank %d of %d has %d of %d", rank, ranks, has, n);
+            int first = cmn_sum_tree_first(n, 0, ranks);
+            CHECK(first == 0);
+            for (int rank = 0, end; rank < ranks; rank++, first = end) {
+                end = cmn_sum_tree_first(n, rank + 1, ranks);
+                CHECK_SAYING(end - first >= n / ranks && end - first <= (n + ranks - 1) / ranks,
+                             "rank %d of %d has %d of %d", rank, ranks, end - first, n);
             }
+            CHECK(first == n);
         }
     }
 }
