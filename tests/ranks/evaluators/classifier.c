@@ -19,20 +19,17 @@ static network *net;
 
 static void write_images(void)
 {
-    unsigned seed = 1;
-
     for (int i = 0; i < IMAGES; i++) {
         image im = make_image(SIDE, SIDE, 1);
+        char name[300];
         for (int k = 0; k < SIDE * SIDE; k++) {
-            seed = seed * 1103515245U + 12345U;
-            im.data[k] = (float)(seed >> 16 & 255) / 255;
+            im.data[k] = (float)(int)uniform(0, 256) / 255;
         }
-        asprintf(&paths[i], "%s/%d-%s", folder, i, labels[i % CLASSES]);
+        snprintf(name, sizeof name, "%s/%d-%s", folder, i, labels[i % CLASSES]);
+        asprintf(&paths[i], "%s.jpg", name);
         if (top.rank == 0) {
-            save_image(im, paths[i]);
+            save_image(im, name);
         }
-        free(paths[i]);
-        asprintf(&paths[i], "%s/%d-%s.jpg", folder, i, labels[i % CLASSES]);
         free_image(im);
     }
     MPI_Barrier(top.world);
