@@ -78,8 +78,8 @@ static inline void check_contains(const char *text, const char *part)
     }
 }
 
-/* assert_done(result): it is not 0, or its reason is said. assert_fails(condition, "part"): it holds,
- * and the reason of the failure has that part. */
+/* assert_done(result): it is not 0, or its reason is said. assert_fails(condition, "part"): it
+ * holds, and the reason of the failure has that part. */
 #define assert_done(result)               \
     do {                                  \
         if (!(result)) {                  \

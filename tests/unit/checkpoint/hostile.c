@@ -215,6 +215,15 @@ TEST(headers_that_are_none)
     refused("its header: no JSON");
 }
 
+static char text[128];
+
+/* `old` stands for a text of this format. */
+#define REFUSED_TEXT(old, why, ...)               \
+    do {                                          \
+        snprintf(text, sizeof text, __VA_ARGS__); \
+        refused_with(old, text, why);             \
+    } while (0)
+
 TEST(wrong_values)
 {
     static const char *const numbers[] = {"-1", "0.5", "1e300", "-1e300", "\"5\"", "null", "[]"};
@@ -227,25 +236,20 @@ TEST(wrong_values)
                                          "\" 123456789abcdef\"",
                                          "\"0123456789abcdef0\"",
                                          "\"0000000000000000\""};
-    char text[64];
-
     for (size_t i = 0; i < COUNT(numbers); i++) {
-        snprintf(text, sizeof text, "\"iteration\":%s", numbers[i]);
-        refused_with("\"iteration\":5", text, "no iteration");
-        snprintf(text, sizeof text, "\"written\":%s", numbers[i]);
-        refused_with("\"written\":6", text, "no iteration");
-        snprintf(text, sizeof text, "\"rank\":%s", numbers[i]);
-        refused_with("\"rank\":3", text, "tensor b: its rank is no rank");
-        snprintf(text, sizeof text, "\"bytes\":%s", numbers[i]);
-        refused_with("\"bytes\":300", text, "tensor a: it has an impossible length");
+        REFUSED_TEXT("\"iteration\":5", "no iteration", "\"iteration\":%s", numbers[i]);
+        REFUSED_TEXT("\"written\":6", "no iteration", "\"written\":%s", numbers[i]);
+        REFUSED_TEXT("\"rank\":3", "tensor b: its rank is no rank", "\"rank\":%s", numbers[i]);
+        REFUSED_TEXT("\"bytes\":300", "tensor a: it has an impossible length", "\"bytes\":%s",
+                     numbers[i]);
         refused_with("\"bytes\":65", text, "tensor b of rank 3: it has an impossible length");
     }
     for (size_t i = 0; i < COUNT(checks); i++) {
         /* %.0s takes its checksum, and prints nothing. */
-        snprintf(text, sizeof text, "\"xxh3\":%s%%.0s},", checks[i]);
-        refused_with("\"xxh3\":\"%s\"},", text, "tensor a: wrong checksum");
-        snprintf(text, sizeof text, "\"weights\":%s%%.0s", checks[i]);
-        refused_with("\"weights\":\"%s\"", text, "weights: wrong checksum");
+        REFUSED_TEXT("\"xxh3\":\"%s\"},", "tensor a: wrong checksum", "\"xxh3\":%s%%.0s},",
+                     checks[i]);
+        REFUSED_TEXT("\"weights\":\"%s\"", "weights: wrong checksum", "\"weights\":%s%%.0s",
+                     checks[i]);
     }
     refused_with("\"training\":{}", "\"training\":[]", "description of the training");
     refused_with("\"training\":{}", "\"trainings\":{}", "description of the training");
@@ -260,11 +264,10 @@ TEST(wrong_names)
 {
     static const char *const names[] = {"\"\"",     "\"a b\"", "\"\\u001b[31m\"",
                                         "\"\x80\"", "5",       "null"};
-    char text[64], long_name[100];
+    char long_name[100];
 
     for (size_t i = 0; i < COUNT(names); i++) {
-        snprintf(text, sizeof text, "\"name\":%s", names[i]);
-        refused_with("\"name\":\"a\"", text, "a tensor without a proper name");
+        REFUSED_TEXT("\"name\":\"a\"", "a tensor without a proper name", "\"name\":%s", names[i]);
     }
     memset(long_name, 'x', sizeof long_name);
     memcpy(long_name, "\"name\":\"", 8);
@@ -276,11 +279,9 @@ TEST(wrong_names)
 /* Where tensors lie follows from their lengths, so two cannot lie over each other. */
 TEST(lengths_of_tensors)
 {
-    char text[64];
-
     for (size_t i = 0; i < COUNT(huge); i++) {
-        snprintf(text, sizeof text, "\"bytes\":%llu", (unsigned long long)huge[i]);
-        refused_with("\"bytes\":300", text, "tensor a: it has an impossible length");
+        REFUSED_TEXT("\"bytes\":300", "tensor a: it has an impossible length", "\"bytes\":%llu",
+                     (unsigned long long)huge[i]);
         refused_with("\"bytes\":65", text, "tensor b of rank 3: it has an impossible length");
     }
     refused_with("\"bytes\":300", "\"bytes\":449", "tensor a: it has an impossible length");
@@ -302,7 +303,6 @@ TEST(places_in_the_weights)
     static const char *const places[] = {"-4",   "1",     "2",   "0.5",  "104",   "1e300",
                                          "null", "\"4\"", "[4]", "true", "-1e300"};
     struct cmn_checkpoint_file *f;
-    char text[128];
 
     with("]}", ",{\"name\":\"c\",\"bytes\":8,\"at\":92},{\"name\":\"d\",\"bytes\":100,\"at\":0}]}");
     f = accepted();
@@ -312,16 +312,13 @@ TEST(places_in_the_weights)
     assert_int_equal(cmn_checkpoint_tensor(f, "d", CMN_ALL_RANKS)->bytes, WEIGHTS);
     cmn_checkpoint_free(f);
     for (size_t i = 0; i < COUNT(places); i++) {
-        snprintf(text, sizeof text, ",{\"name\":\"c\",\"bytes\":4,\"at\":%s}]}", places[i]);
-        refused_with("]}", text, OUTSIDE);
+        REFUSED_TEXT("]}", OUTSIDE, ",{\"name\":\"c\",\"bytes\":4,\"at\":%s}]}", places[i]);
     }
     for (size_t i = 0; i < COUNT(huge); i++) {
-        snprintf(text, sizeof text, ",{\"name\":\"c\",\"bytes\":4,\"at\":%llu}]}",
-                 (unsigned long long)huge[i]);
-        refused_with("]}", text, OUTSIDE);
-        snprintf(text, sizeof text, ",{\"name\":\"c\",\"bytes\":%llu,\"at\":4}]}",
-                 (unsigned long long)huge[i]);
-        refused_with("]}", text, i < 3 ? OUTSIDE : "it has an impossible length");
+        REFUSED_TEXT("]}", OUTSIDE, ",{\"name\":\"c\",\"bytes\":4,\"at\":%llu}]}",
+                     (unsigned long long)huge[i]);
+        REFUSED_TEXT("]}", i < 3 ? OUTSIDE : "it has an impossible length",
+                     ",{\"name\":\"c\",\"bytes\":%llu,\"at\":4}]}", (unsigned long long)huge[i]);
     }
     refused_with("]}", ",{\"name\":\"c\",\"bytes\":9,\"at\":92}]}", OUTSIDE);
     refused_with("]}", ",{\"name\":\"c\",\"bytes\":101,\"at\":0}]}", OUTSIDE);
@@ -334,14 +331,14 @@ TEST(places_in_the_weights)
 
 static void fill_header(const char *unit)
 {
-    static char text[600000];
-    size_t n = (size_t)sprintf(text, "[");
+    static char list[600000];
+    size_t n = (size_t)sprintf(list, "[");
 
-    while (n + 20 < sizeof text) {
-        n += (size_t)sprintf(text + n, "%s", unit);
+    while (n + 20 < sizeof list) {
+        n += (size_t)sprintf(list + n, "%s", unit);
     }
-    text[n - 1] = ']';
-    with_header(text, n);
+    list[n - 1] = ']';
+    with_header(list, n);
 }
 
 /* What a header makes the reader take is bound by its length. */

@@ -248,8 +248,8 @@ TEST(drafts_of_the_living)
 
 /* ---- a writer that is killed ---- */
 
-/* Writes the checkpoint of iteration `i`, and keeps one of those before, or supersedes them all; the
- * process is killed at call `at`. */
+/* Writes the checkpoint of iteration `i`, and keeps one of those before, or supersedes them all;
+ * the process is killed at call `at`. */
 static void write_until(long i, int supersedes, int at)
 {
     struct cmn_writer *w;
