@@ -21,16 +21,8 @@
 #include "folder.h"
 #include "nets.h"
 
-enum {
-    UPDATES = 6,
-    SAVED = 3,
-    SAMPLES = 400,
-    POISONED = 2,
-    FACTORS = 32,
-    VALUES = 16,
-    TRIES = 6,
-    HOPELESS = 40
-};
+enum { UPDATES = 6, SAVED = 3, SAMPLES = 400, POISONED = 2 };
+enum { FACTORS = 32, VALUES = 16, TRIES = 6, HOPELESS = 40 };
 
 /* ---- what there is to combine ---- */
 
@@ -41,11 +33,8 @@ static struct factor {
     int refused[VALUES], accepted[VALUES];
 } factor[FACTORS];
 static int factors;
-enum {
-    SHAPE,
-    ADAM,
-    COMMUNICATOR
-}; /* the first factors; the others are keys as the table has them */
+/* The first factors; the others are keys as the table has them. */
+enum { SHAPE, ADAM, COMMUNICATOR };
 
 /* Not words, so the table cannot say what to try beside the default; NULL: nothing. */
 static const struct {
@@ -92,17 +81,15 @@ static void add_words(struct factor *f, const char *range)
 
 static void add_number(const struct cmn_option_row *row)
 {
-    int known = 0;
+    size_t i = 0;
 
-    for (size_t i = 0; i < COUNT(numbers); i++) {
-        if (!strcmp(numbers[i].key, row->key)) {
-            known = 1;
-            if (numbers[i].value) {
-                add_value(add_factor(row->key, row->value), numbers[i].value);
-            }
-        }
+    while (i < COUNT(numbers) && strcmp(numbers[i].key, row->key)) {
+        i++;
     }
-    CHECK_SAYING(known, "%s: say in `numbers` what to try", row->key);
+    CHECK_SAYING(i < COUNT(numbers), "%s: say in `numbers` what to try", row->key);
+    if (i < COUNT(numbers) && numbers[i].value) {
+        add_value(add_factor(row->key, row->value), numbers[i].value);
+    }
 }
 
 static void find_factors(void)
@@ -118,8 +105,8 @@ static void find_factors(void)
         }
     }
     add_value(add_factor("adam", "0"), "1");
-    f = add_factor("cmn_communicator",
-                   "flat"); /* auto is one of the others, and not always the same */
+    /* auto is one of the others, and not always the same. */
+    f = add_factor("cmn_communicator", "flat");
     for (int i = 0; cmn_communicator_at(i); i++) {
         const struct cmn_communicator *c = cmn_communicator_at(i);
         if (c->sums && strcmp(c->name, "flat")) {
@@ -128,11 +115,9 @@ static void find_factors(void)
     }
     for (int i = 0; i < cmn_options_count(); i++) {
         cmn_options_row(i, &row);
-        if (!strcmp(row.key, "cmn_balance")) {
-            continue; /* a loader has to follow it: tests/cli/exact.bats */
-        }
-        if (strcmp(row.group, "Exchange") && strcmp(row.group, "Batch and schedule") &&
-            strcmp(row.key, "cmn_nonfinite")) {
+        if ((strcmp(row.group, "Exchange") && strcmp(row.group, "Batch and schedule") &&
+             strcmp(row.key, "cmn_nonfinite")) ||
+            !strcmp(row.key, "cmn_balance")) { /* a loader has to follow it: tests/cli/exact.bats */
             continue;
         }
         if (strstr(row.range, " to ")) {
@@ -357,22 +342,17 @@ static const char *const results[] = {"weights", "net_ema.weights"};
 static int same_file(const char *run, const char *other, const char *result)
 {
     const char *const name[] = {in_run(run, result), in_run(other, result)};
-    char *text[2] = {NULL, NULL};
+    static char text[2][1 << 16];
     size_t bytes[2] = {0, 0};
-    int same;
 
     for (int i = 0; i < 2; i++) {
         FILE *file = fopen(name[i], "rb");
-        text[i] = calloc(1, 1 << 16);
-        bytes[i] = file ? fread(text[i], 1, 1 << 16, file) : 0;
         if (file) {
+            bytes[i] = fread(text[i], 1, sizeof text[i], file);
             fclose(file);
         }
     }
-    same = bytes[0] > 1000 && bytes[0] == bytes[1] && !memcmp(text[0], text[1], bytes[0]);
-    free(text[0]);
-    free(text[1]);
-    return same;
+    return bytes[0] > 1000 && bytes[0] == bytes[1] && !memcmp(text[0], text[1], bytes[0]);
 }
 
 static int same_files(const struct combination *c, const char *run, const char *other)
