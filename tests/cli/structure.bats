@@ -13,6 +13,12 @@ own_files() {
     git ls-files -- "$@" 2>/dev/null | grep . || find "$@" -type f
 }
 
+# scripts SHELL: the files whose first line names it.
+scripts() {
+    own_files . | grep -vE '^(\./)?(build|bin|data|results|\.git)/' |
+        xargs -d '\n' awk -v shell="^#!.*[ /]$1( |\$)" 'FNR == 1 && $0 ~ shell { print FILENAME } { nextfile }'
+}
+
 @test "rooms of cmn/ point one way, and only engine/ and hooks/ know Darknet" {
     tests/rooms.sh "$BUILD/cmn"
     # What is compiled for GPUs alone, too.
@@ -26,10 +32,9 @@ knows_tree() {
     grep -rn CMN_ALEXEYAB cmn Makefile ./*/*.mk || true
     grep -rlE 'cmn_tree|darknet_tree\.h' cmn | grep -vE '^cmn/(engine|hooks)/' || true
     # Both files, for each name of the header.
-    grep -oE '\bcmn_tree(_[a-z_]+\(|;)' cmn/engine/darknet_tree.h | tr -d '(;' | sort -u | while IFS= read -r name; do
-        for file in cmn/engine/tree_{pjreddie,alexeyab}.c; do
-            grep -qE "^[a-z].*\b$name( = \{|\()" "$file" || echo "$file has no $name"
-        done
+    for file in cmn/engine/tree_{pjreddie,alexeyab}.c; do
+        comm -23 <(grep -oE '\bcmn_tree(_[a-z_]+\(|;)' cmn/engine/darknet_tree.h | tr -d '(;' | sort -u) \
+            <(sed -nE 's/^[a-z].*\b(cmn_tree[a-z_]*)( = \{|\().*/\1/p' "$file" | sort) | sed "s|^|$file has no |"
     done
 }
 
@@ -65,18 +70,6 @@ END
     done <<<"$keys"
 }
 
-# violation FILE PATTERN: a file of cmn/, from the standard input, is compiled into a copy of the module; the check then says a line that
-# matches.
-violation() {
-    cat >"cmn/$1.c"
-    mpicc -std=c11 -D_GNU_SOURCE -Icmn -isystem "$REPO/build/darknet/include" -isystem "$REPO/build/darknet/src" -MD -c -o "objects/$1.o" "cmn/$1.c"
-    said=0
-    tests/rooms.sh objects >said || said=$?
-    cat said
-    rm "cmn/$1.c" "objects/$1.o" "objects/$1.d"
-    [[ $said -eq 1 ]] && grep -qE "$2" said
-}
-
 @test "the check of rooms sees an include, a call, a circle and Darknet where they should not be" {
     copy=$BATS_TEST_TMPDIR/copy
     mkdir -p "$copy/tests"
@@ -84,13 +77,21 @@ violation() {
     cp tests/rooms.sh "$copy/tests/"
     cp -r "$BUILD/cmn" "$copy/objects"
     cd "$copy"
-    tests/rooms.sh objects
-    violation base/odd 'base/odd.c names trainer/step.h: trainer/ is below base/' <<<'#include "trainer/step.h"'
-    violation data/odd 'data/odd.c calls cmn_model_validates: trainer/ is below data/' <<<'int cmn_model_validates(void); int odd(void); int odd(void) { return cmn_model_validates(); }'
-    violation data/odd "data/odd.c reads Darknet's darknet.h" <<<'#include "darknet.h"'
+    printf '%s\n' '#include "trainer/step.h"' '#include "base/log.h"' >cmn/base/odd.c
     touch cmn/base/odd.h
     sed -i '1i #include "base/odd.h"' cmn/base/log.h
-    violation base/odd 'a circle inside base/: .*base/odd' <<<'#include "base/log.h"'
+    echo 'int cmn_model_validates(void); int odd(void); int odd(void) { return cmn_model_validates(); }' >cmn/data/calls.c
+    echo '#include "darknet.h"' >cmn/data/reads.c
+    for unit in base/odd data/calls data/reads; do
+        mpicc -std=c11 -D_GNU_SOURCE -Icmn -isystem "$REPO/build/darknet/include" -isystem "$REPO/build/darknet/src" -MD -c \
+            -o "objects/$unit.o" "cmn/$unit.c"
+    done
+    run -1 tests/rooms.sh objects
+    echo "$output"
+    for line in 'base/odd.c names trainer/step.h: trainer/ is below base/' 'data/calls.c calls cmn_model_validates: trainer/ is below data/' \
+        "data/reads.c reads Darknet's darknet.h" 'a circle inside base/: .*base/odd'; do
+        grep -E "$line" <<<"$output"
+    done
 }
 
 # Words that only this project ever used, for which MPI, Horovod and PyTorch have their own (CONTRIBUTING.md). Exceptions: sed's, below.
@@ -144,11 +145,10 @@ END
 }
 
 @test "cmn.h is the only header of the module that Darknet's patched source includes" {
-    headers=$(cd cmn && find . -name '*.h' -printf '%P\n')
-    [[ $(wc -l <<<"$headers") -gt 50 ]]
-    for header in $headers; do
-        [[ $header == cmn.h ]] || run -1 grep -rnE "^\\+#include \"(.*/)?$header\"" patches
-    done
+    # As they stand behind a quotation mark or a folder.
+    (cd cmn && find . -mindepth 2 -name '*.h' -printf '"%P"\n/%P"\n') >"$BATS_TEST_TMPDIR/headers"
+    [[ $(wc -l <"$BATS_TEST_TMPDIR/headers") -gt 100 && $(find cmn -maxdepth 1 -name '*.h') == cmn/cmn.h ]]
+    run -1 grep -rnFf "$BATS_TEST_TMPDIR/headers" patches
 }
 
 @test "the job is ended in hooks/job.c, the process in base/fatal.c, and a helper process in base/launcher.c" {
@@ -182,11 +182,12 @@ END
 @test "docs/internals/architecture.md has a row for every folder and every room" {
     folders=$(own_files . | sed -nE 's|^(\./)?([a-z]+)/.*|\2|p' | sort -u | grep -vxE 'docs|build|bin|data|results')
     [[ $(wc -l <<<"$folders") -gt 8 ]]
-    rooms=$(find cmn -mindepth 1 -type d -printf '%P\n' | sort)
+    rooms=$(find cmn -mindepth 1 -type d -printf '%P\n')
     [[ $(wc -l <<<"$rooms") -gt 8 ]]
-    for room in $folders $rooms; do
-        grep -q "^|.*\`$room/\`.*|" docs/internals/architecture.md || { echo "no row for $room/"; false; }
-    done
+    grep '^|.*|' docs/internals/architecture.md | grep -oE '`[a-z]+/`' | tr -d '`/' | sort -u >"$BATS_TEST_TMPDIR/rows"
+    missing=$(sort -u <<<"$folders"$'\n'"$rooms" | comm -23 - "$BATS_TEST_TMPDIR/rows")
+    echo "no row: $missing"
+    [[ -z $missing ]]
 }
 
 # named FILE...: the files of this repository that those name and that are not there.
@@ -225,36 +226,26 @@ named() {
 
 @test "shell scripts pass shellcheck" {
     command -v shellcheck >/dev/null || skip 'shellcheck is not installed'
-    own_files . | grep -vE '^(\./)?(build|bin|data|results|\.git)/' | while IFS= read -r file; do
-        case $file in
-            *.bats | *.bash) ;;
-            *) head -n 1 "$file" | grep -aE '^#!.*\b(ba)?sh\b' >/dev/null || continue ;;
-        esac
-        printf '%s\0' "$file"
-    done | xargs -0 shellcheck -x
+    { own_files '*.bats' '*.bash' && scripts '(ba)?sh'; } | sort -u >"$BATS_TEST_TMPDIR/files"
+    [[ $(wc -l <"$BATS_TEST_TMPDIR/files") -gt 100 ]]
+    xargs -d '\n' -a "$BATS_TEST_TMPDIR/files" shellcheck -x
 }
 
 @test "bash scripts stop at the first error" {
-    own_files . | grep -vE '^(\./)?(build|bin|data|results|\.git)/' >"$BATS_TEST_TMPDIR/files"
-    bad=
-    while IFS= read -r file; do
-        head -n 1 "$file" | grep -aE '^#!.*\bbash\b' >/dev/null || continue
-        grep -q '^set -euo pipefail' "$file" || bad+=" $file"
-    done <"$BATS_TEST_TMPDIR/files"
-    echo "without set -euo pipefail:$bad"
-    [[ -z $bad ]]
+    scripts bash >"$BATS_TEST_TMPDIR/files"
+    [[ $(wc -l <"$BATS_TEST_TMPDIR/files") -gt 20 ]]
+    xargs -d '\n' -a "$BATS_TEST_TMPDIR/files" grep -l '^set -euo pipefail' | diff "$BATS_TEST_TMPDIR/files" -
 }
 
 @test "tests assert what they seem to: no failure that bash, bats or a missing file hides" {
     tests/assertions.sh
     # What it says ~~ of a test's first line ~~ what stands below that.
-    file=$BATS_TEST_TMPDIR/lies.bats
+    cd "$BATS_TEST_TMPDIR"
+    files=() said=()
     while IFS= read -r row; do
-        body=${row#* ~~ }
+        file=$PWD/lies-${#files[@]}.bats body=${row#* ~~ }
         printf '%s\n' "@test \"an apostrophe's test\" { # isn't, and doesn't hide the next line" "${body// ~~ /$'\n'}" '}' >"$file"
-        run -1 tests/assertions.sh "$file"
-        echo "$row: $output"
-        [[ $output == "$file:2: ${row%% ~~ *}"* && $output != *$'\n'* ]]
+        files+=("$file") said+=("$file:2: ${row%% ~~ *}")
     done <<'END'
 run ! takes any failure ~~ run ! cmp a b
 run ! takes any failure ~~ run ! grep x file
@@ -277,6 +268,10 @@ its assertions but the last ~~ if f; then true; fi ~~ } ~~ f() { ~~ [[ -f a ]] ~
 run, and nobody looks ~~ run darknet cmn list
 run, and nobody looks ~~ run darknet cmn list ~~ run -0 darknet cmn doctor
 END
+    run -1 "$REPO/tests/assertions.sh" "${files[@]}"
+    echo "$output"
+    [[ ${#lines[@]} -eq ${#files[@]} ]]
+    for i in "${!said[@]}"; do [[ ${lines[i]} == "${said[i]}"* ]]; done
     # What bash, and helpers.bash, see to by themselves.
     # bats reads a line that begins with @test as one of this file.
     sed 's/^test/@&/' >"$BATS_TEST_TMPDIR/seen.bats" <<END
@@ -301,12 +296,11 @@ END
         # A group is one block under its heading; the hooks are the last.
         diff <(sed -n 's/^# \([a-z-]*\): .*/\1/p' "$series") <(sed 's/\/.*//' "$BATS_TEST_TMPDIR/listed" | uniq)
         [[ $(tail -n 1 "$series") == hooks/* ]]
-        while read -r patch; do
-            [[ $patch =~ ^[a-z-]+/[a-z0-9-]+\.patch$ ]]
-            for field in Description Author Forwarded Last-Update; do
-                grep -q "^$field: " "$folder/$patch" || { echo "$folder/$patch has no $field"; false; }
-            done
-        done <"$BATS_TEST_TMPDIR/listed"
+        run -1 grep -vxE '[a-z-]+/[a-z0-9-]+\.patch' "$BATS_TEST_TMPDIR/listed"
+        # All fields stand before the first file.
+        (cd "$folder" && xargs -a "$BATS_TEST_TMPDIR/listed" awk 'FNR == 1 { n = 0 }
+            /^(Description|Author|Forwarded|Last-Update): ./ && !seen[FILENAME, $1]++ { n++ }
+            /^--- / { if (n == 4) print FILENAME; nextfile }') | diff "$BATS_TEST_TMPDIR/listed" -
         # What needs cmn.h stands in the hooks alone.
         run -1 grep -rlE '^\+.*\bcmn_[a-z_]+\(' "$folder" --include='*.patch' --exclude-dir=hooks
     done
