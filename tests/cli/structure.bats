@@ -15,6 +15,7 @@ own_files() {
 
 # scripts SHELL: the files whose first line names it.
 scripts() {
+    # shellcheck disable=SC2016  # of awk
     own_files . | grep -vE '^(\./)?(build|bin|data|results|\.git)/' |
         xargs -d '\n' awk -v shell="^#!.*[ /]$1( |\$)" 'FNR == 1 && $0 ~ shell { print FILENAME } { nextfile }'
 }
@@ -184,6 +185,7 @@ END
     [[ $(wc -l <<<"$folders") -gt 8 ]]
     rooms=$(find cmn -mindepth 1 -type d -printf '%P\n')
     [[ $(wc -l <<<"$rooms") -gt 8 ]]
+    # shellcheck disable=SC2016  # Markdown
     grep '^|.*|' docs/internals/architecture.md | grep -oE '`[a-z]+/`' | tr -d '`/' | sort -u >"$BATS_TEST_TMPDIR/rows"
     missing=$(sort -u <<<"$folders"$'\n'"$rooms" | comm -23 - "$BATS_TEST_TMPDIR/rows")
     echo "no row: $missing"
@@ -298,6 +300,7 @@ END
         [[ $(tail -n 1 "$series") == hooks/* ]]
         run -1 grep -vxE '[a-z-]+/[a-z0-9-]+\.patch' "$BATS_TEST_TMPDIR/listed"
         # All fields stand before the first file.
+        # shellcheck disable=SC2016  # of awk
         (cd "$folder" && xargs -a "$BATS_TEST_TMPDIR/listed" awk 'FNR == 1 { n = 0 }
             /^(Description|Author|Forwarded|Last-Update): ./ && !seen[FILENAME, $1]++ { n++ }
             /^--- / { if (n == 4) print FILENAME; nextfile }') | diff "$BATS_TEST_TMPDIR/listed" -
