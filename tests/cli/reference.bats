@@ -94,21 +94,24 @@ page() {
 @test "the man pages have every key and option with unit and default, and man finds no fault" {
     command -v man >/dev/null || skip 'man is not installed'
     page darknet
-    while IFS=$'\t' read -r section name value range _; do
-        case $section in
-            keys)
-                grep -A 9 -E "^ +-$name [a-zA-Z]" page.txt | sed '2,${/^ *-cmn_/,$d}' >key.txt
-                [[ $value != '(empty)' ]] || value=empty
-                grep -qE "Default: $value\." key.txt && { [[ $range != [0-9]* ]] || grep -qF "Values: $range." key.txt; }
-                ;;
-            communicators | compressors | elsewhere | tools) grep -qF -- "       $name" page.txt ;;
-            commands) [[ $value == refused ]] || grep -qE "^ +$name( |$)" page.txt ;;
-        esac || { echo "no $section $name"; return 1; }
-    done < <("$DARKNET" cmn list -tsv)
+    # Behind a key stand its lines until the next one. Words begin a line of the page.
+    "$DARKNET" cmn list -tsv >list.tsv
+    awk -F '\t' 'FNR == NR { page = page "\n" $0 " "; sub(/^ +/, ""); begins = begins "\n" $0 " "; left--
+            if (/^-cmn_/) { key = $0; left = key ~ /^-cmn_[a-z_0-9]+ [a-zA-Z]/ ? 10 : 0; sub(/ .*/, "", key) }
+            if (left > 0) text[key] = text[key] $0 "\n"; next }
+        $1 == "keys" { good = index(text["-" $2], "Default: " ($3 == "(empty)" ? "empty" : $3) ".")
+            if ($4 ~ /^[0-9]/ && !index(text["-" $2], "Values: " $4 ".")) good = 0 }
+        $1 ~ /^(communicators|compressors|elsewhere|tools)$/ { good = index(page, "       " $2) }
+        $1 == "commands" { good = $3 == "refused" || index(begins, "\n" $2 " ") }
+        $1 ~ /^(keys|communicators|compressors|elsewhere|tools|commands)$/ { seen[$1]++; if (!good) print "no " $1 " " $2 }
+        END { for (section in seen) n++; if (n != 6) print n " sections" }' page.txt list.tsv >missing
+    cat missing
+    [[ ! -s missing ]]
     page cmn-run
-    while IFS= read -r option; do
-        grep -qE -- "^ +$option( |$)" page.txt || { echo "no $option"; return 1; }
-    done < <("$bin/cmn-run" -list | awk -F '\t' '{ print $1 ($2 == "" ? "" : " " $2) }')
+    "$bin/cmn-run" -list | awk -F '\t' 'FNR == NR { sub(/^ +/, ""); begins = begins "\n" $0 " "; next }
+        { option = $1 ($2 == "" ? "" : " " $2); if (!index(begins, "\n" option " ")) print "no " option }' page.txt - >missing
+    cat missing
+    [[ ! -s missing ]]
 }
 
 # asks WORD...: what completion offers for the last word goes to offered, a line each.
@@ -163,11 +166,10 @@ offers() {
 
 # described SECTION: the names on the standard input are in a table of that section of files.md.
 described() {
-    local name
-    sed -n "/^## $1\$/,/^## /s/^|/|/p" "$REPO/docs/reference/files.md" >section
-    while IFS= read -r name; do
-        grep -qF "\`$name\`" section || { echo "files.md, $1: no $name"; return 1; }
-    done
+    # shellcheck disable=SC2016  # Markdown
+    sed -n "/^## $1\$/,/^## /s/^|/|/p" "$REPO/docs/reference/files.md" | grep -oE '`[^`]+`' | tr -d '`' >section
+    grep -vxFf section >missing || [[ $? -eq 1 ]] || return 1
+    [[ ! -s missing ]] || { echo "files.md, $1: no $(<missing)"; return 1; }
 }
 
 @test "docs/reference/files.md has every JSON field, and every file that a training leaves" {
