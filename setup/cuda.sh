@@ -29,10 +29,8 @@ find_nvcc() {
 
 # Prints the folders that nvcc itself gives to the compiler (-I) or linker (-L), without the stubs of the driver.
 folders_of() {
-    "$nvcc" --dryrun -o "$work/x" "$work/probe.cu" 2>&1 | grep -E '^#\$ (INCLUDES|LIBRARIES)=' |
-        grep -oE -- "$1[^\" ]+" | sed "s/^$1//" | grep -vE '/stubs$|^/usr/include/?$' | while IFS= read -r folder; do
-        realpath -- "$folder"
-    done || true
+    grep -E '^#\$ (INCLUDES|LIBRARIES)=' "$work/dryrun" | grep -oE -- "$1[^\" ]+" | sed "s/^$1//" |
+        grep -vE '/stubs$|^/usr/include/?$' | xargs -r -d '\n' realpath -- || true
 }
 
 # The program has binary code for every generation that this toolkit knows, which also runs on later members of that generation, and
@@ -98,6 +96,9 @@ main() {
     release=$("$nvcc" --version | sed -nE 's/.*release ([0-9]+)\.([0-9]+).*/\1 \2/p')
     [[ -n $release ]] || die "$nvcc does not tell its version"
     ((${release% *} * 100 + ${release#* } >= 1108)) || die "$nvcc is of CUDA ${release/ /.}: 11.8 or newer is needed"
+    # Before anything is compiled, which takes seconds.
+    arch=$(architectures)
+    "$nvcc" --dryrun -o "$work/x" "$work/probe.cu" >"$work/dryrun" 2>&1 || true
     cflags=() ldflags=()
     while IFS= read -r folder; do cflags+=(-isystem "$folder"); done < <(folders_of -I)
     # The program names a folder of this machine only where the loader does not know it: it would be wrong on another machine.
@@ -107,7 +108,6 @@ main() {
         grep -qxF -- "$folder" <<<"$known" || ldflags+=("-Wl,-rpath,$folder")
     done < <(folders_of -L)
     check_libraries
-    arch=$(architectures)
     mkdir -p "$(dirname "$out")"
     printf '%s\n' "# ${KEY:-}" "NVCC := $nvcc" "CUDA_CFLAGS := ${cflags[*]}" "CUDA_LIBS := ${ldflags[*]} ${libs[*]} -lstdc++" \
         "CUDA_ARCH := $arch" >"$out.new"

@@ -6,11 +6,12 @@
 
 load helpers
 
-# What of cuDNN and NCCL is installed, as arguments of make.
+# What of cuDNN and NCCL is installed, as arguments of make; each by itself only where not both are.
 parts() {
     local part
+    if CUDNN=1 NCCL=1 "$REPO/setup/cuda.sh" "$BATS_FILE_TMPDIR/probe.mk" 2>/dev/null; then printf '%s\n' CUDNN=1 NCCL=1 && return; fi
     for part in CUDNN NCCL; do
-        if env "$part=1" "$REPO/setup/cuda.sh" "$BATS_FILE_TMPDIR/parts.mk" 2>/dev/null; then echo "$part=1"; fi
+        if env "$part=1" "$REPO/setup/cuda.sh" "$BATS_FILE_TMPDIR/probe.mk" 2>/dev/null; then echo "$part=1"; fi
     done
 }
 
@@ -32,8 +33,8 @@ architecture() {
 setup_file() {
     [[ -z $SAN ]] || return 0
     # One run of the compiler decides; what it says is the reason to skip.
-    if ! "$REPO/setup/cuda.sh" "$BATS_FILE_TMPDIR/probe.mk" 2>"$BATS_FILE_TMPDIR/why"; then return 0; fi
     mapfile -t parts_here < <(parts)
+    if ((!${#parts_here[@]})) && ! "$REPO/setup/cuda.sh" "$BATS_FILE_TMPDIR/probe.mk" 2>"$BATS_FILE_TMPDIR/why"; then return 0; fi
     name=$(printf -- '-%s' "${parts_here[@]%=1}")
     [[ ${#parts_here[@]} -gt 0 ]] || name=
     build=$REPO/build/gpu${name,,}
@@ -139,7 +140,7 @@ no_gpu() {
     need_build
     # shellcheck disable=SC2046  # flags
     $(sed -n 's/^NVCC := //p' "$BATS_FILE_TMPDIR/probe.mk") $(generations | sed 's/.*/-gencode arch=compute_&,code=sm_&/') -O2 -I"$REPO/cmn" \
-        -Xptxas -v -c "$REPO/cmn/mpi/kernels.cu" -o kernels.o 2>said
+        -Xptxas -v -fatbin "$REPO/cmn/mpi/kernels.cu" -o kernels.fatbin 2>said
     cat said
     [[ $(grep -c 'Used [0-9]* registers' said) -ge 30 ]]
     run -1 grep -E '[1-9][0-9]* bytes spill' said
@@ -169,8 +170,8 @@ no_gpu() {
     run -2 make -C "$REPO" --no-print-directory GPU=1 SAN=address
     [[ $output == *'do not go together'* ]]
     [[ -f $BATS_FILE_TMPDIR/cuda ]] || skip 'no CUDA for the rest'
-    # Portable code of the oldest and the newest. No folder of this machine where the loader knows it.
-    run -0 env ARCH=80,90 "$REPO/setup/cuda.sh" out.mk
+    # Portable code of the oldest and the newest, by a compiler of two words. No folder of this machine where the loader knows it.
+    run -0 env CC='env gcc' ARCH=80,90 "$REPO/setup/cuda.sh" out.mk
     grep '^CUDA_ARCH := .*code=sm_80 .*code=sm_90 .*arch=compute_80,code=compute_80 .*code=compute_90$' out.mk
     if /sbin/ldconfig -p | grep libcudart; then run -1 grep -e -rpath out.mk; fi
     run -1 env ARCH=80,7 "$REPO/setup/cuda.sh" out.mk
@@ -179,7 +180,7 @@ no_gpu() {
     nvcc=$(sed -n 's/^NVCC := //p' "$BATS_FILE_TMPDIR/probe.mk")
     printf '#!/bin/sh\necho "release 10.2, V10.2.89"\n' >old
     printf '#!/bin/sh\ncase "$*" in *-c*) echo "x.cu: error: broken" >&2; exit 1 ;; esac\nexec "%s" "$@"\n' "$nvcc" >broken
-    printf '#!/bin/sh\ncase "$*" in *--dryrun*) exit 0 ;; esac\nexec "%s" "$@"\n' "$nvcc" >bare
+    printf '#!/bin/sh\ncase "$*" in *--dryrun* | *-c*) exit 0 ;; esac\nexec "%s" "$@"\n' "$nvcc" >bare
     chmod +x old broken bare
     run -1 env NVCC=./old "$REPO/setup/cuda.sh" out.mk
     [[ $output == *'is of CUDA 10.2: 11.8 or newer is needed' ]]
@@ -188,8 +189,6 @@ no_gpu() {
     sed -i 's/: broken/: #error -- unsupported GNU version!/' broken
     run -1 env NVCC=./broken "$REPO/setup/cuda.sh" out.mk
     [[ $output == *"unsupported GNU version! (an older one: make NVCC_PREPEND_FLAGS='-ccbin g++-11')" ]]
-    # A compiler of two words.
-    run -0 env CC='env gcc' "$REPO/setup/cuda.sh" out.mk
     # shellcheck disable=SC2086  # may be ccache gcc
     if ! echo '#include <cuda_runtime.h>' | ${CC:-gcc} -E - >/dev/null 2>&1; then
         run -1 env NVCC=./bare "$REPO/setup/cuda.sh" out.mk
