@@ -141,7 +141,7 @@ until_true() {
     shift
     while ! "$@"; do
         (($(now) < end)) && kill -0 "$started" 2>/dev/null || return 1
-        sleep 0.02
+        sleep 0.1
     done
 }
 
