@@ -4,22 +4,20 @@
 # Pictures of digits with what each trainer looks for beside them: boxes, numbers, tags, masks. Made up, but for the
 # pictures: what is compared is arithmetic.
 make_data() {
-    local i name
-    mkdir -p images labels mask numbers/images numbers/labels tags/images tags/labels
-    i=0
-    while read -r path; do
-        name=$(printf '%02d' $i)
-        for folder in images numbers/images tags/images; do
-            ln -s "$PWD/$path" $folder/"$name".png
-        done
-        awk -v i=$i 'BEGIN { for (k = 0; k <= i % 3; k++)
-            printf "%d %.3f %.3f %.3f %.3f\n", (i + k) % 2, .2 + .2 * k + i % 5 * .03, .3 + .15 * k, .2 + .1 * (i % 4), .3 }' \
-            >labels/"$name".txt
-        printf '%d %s\n' $((i % 3)) "100,$((i * 4 + 40)),200,60" $((i % 3 + 1)) 400,100 >mask/"$name".txt
-        printf '0.%d\n0.5\n' $i >numbers/labels/"$name".txt
-        printf '%d\n' $((i % 5)) $((i % 3 + 5)) >tags/labels/"$name".txt
-        i=$((i + 1))
-    done <train.list
+    local kind
+    mkdir -p images labels mask numbers/labels tags/labels
+    ln -s ../images numbers/images
+    ln -s ../images tags/images
+    awk -v here="$PWD" '{
+        i = NR - 1
+        name = sprintf("%02d", i)
+        printf "ln -s \047%s/%s\047 images/%s.png\n", here, $0, name
+        for (k = 0; k <= i % 3; k++)
+            printf "%d %.3f %.3f %.3f %.3f\n", (i + k) % 2, .2 + .2 * k + i % 5 * .03, .3 + .15 * k, .2 + .1 * (i % 4), .3 >"labels/" name ".txt"
+        printf "%d 100,%d,200,60\n%d 400,100\n", i % 3, i * 4 + 40, i % 3 + 1 >"mask/" name ".txt"
+        printf "0.%d\n0.5\n", i >"numbers/labels/" name ".txt"
+        printf "%d\n%d\n", i % 5, i % 3 + 5 >"tags/labels/" name ".txt"
+    }' train.list | sh
     ln -s . data
     for kind in data numbers tags; do
         (cd $kind && ls images) | sed "s|^|$kind/images/|" >$kind.list
@@ -30,11 +28,10 @@ make_data() {
 # Three files of CIFAR-10's kind: a byte for the class and 3072 for the colours.
 make_cifar() {
     for i in 0 1 2; do
-        awk -v seed=$i 'BEGIN { srand(seed); for (i = 0; i < 8; i++) {
-            printf "%d\n", i; for (j = 0; j < 3072; j++) printf "%d\n", 255 * rand() } }' |
-            awk '{ printf "\\x%02x", $1 }' >cifar.txt
+        LC_ALL=C awk -v seed=$i 'BEGIN { srand(seed); for (i = 0; i < 8; i++) {
+            printf "\\%03o", i; for (j = 0; j < 3072; j++) printf "\\%03o", 255 * rand() } }' >cifar.txt
         # shellcheck disable=SC2059  # the bytes are a format
-        printf "$(cat cifar.txt)" >cifar$i.bin
+        printf "$(<cifar.txt)" >cifar$i.bin
     done
     ls cifar?.bin >cifar.list
     printf '%s\n' train=cifar.list backup=out >cifar.data
