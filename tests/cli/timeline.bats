@@ -38,10 +38,9 @@ says() {
         valid_trace $n t.json
         says t.json "[.[].pid] | unique == [range($n)]"
         for ((rank = 0; rank < n; rank++)); do
-            says t.json "map(select(.pid == $rank)) | [of(\"step\")[].args.iteration] == [range(1; 11)]"
-            says t.json "map(select(.pid == $rank)) | [of(\"forward\")[].args.layer] == [range(10) | 0, 1, 2]"
-            says t.json "map(select(.pid == $rank)) | [of(\"backward\")[].args.layer] == [range(10) | 2, 1, 0]"
-            says t.json "map(select(.pid == $rank)) | (of(\"load\") | length) == 10"
+            says t.json "map(select(.pid == $rank)) | [of(\"step\")[].args.iteration] == [range(1; 11)]
+                and [of(\"forward\")[].args.layer] == [range(10) | 0, 1, 2]
+                and [of(\"backward\")[].args.layer] == [range(10) | 2, 1, 0] and (of(\"load\") | length) == 10"
         done
         says t.json 'map(.name) | index("forward 1 connected") and index("backward 2 softmax")'
         rm t.json
@@ -49,6 +48,7 @@ says() {
 }
 
 @test "the check of a trace can tell" {
+    mlp_cfg batch=20 max_batches=3 >mlp.cfg
     train 2 mlp.cfg -cmn_timeline good.json -cmn_validate 0
     valid_trace 2 good.json
     while IFS= read -r change; do
@@ -125,20 +125,20 @@ END
 @test "a file that cannot be written is an error before the training, on every rank" {
     mkdir folder
     fails_clearly_on 3 'timeline missing/t\.json: No such file or directory' classifier train small.data mlp.cfg -cmn -cmn_timeline missing/t.json
-    fails_clearly_on 3 'timeline folder: something that is not a file has this name' classifier train small.data mlp.cfg -cmn -cmn_timeline folder
-    fails_clearly_on 3 'timeline /dev/null: something that is not a file has this name' classifier train small.data mlp.cfg -cmn -cmn_timeline /dev/null
+    fails_clearly_on 1 'timeline folder: something that is not a file has this name' classifier train small.data mlp.cfg -cmn -cmn_timeline folder
+    fails_clearly_on 1 'timeline /dev/null: something that is not a file has this name' classifier train small.data mlp.cfg -cmn -cmn_timeline /dev/null
     # Nor is a file of another kind replaced, or a trace of another program, or a log that a row of an earlier run is in.
     echo '{"displayTimeUnit":"ms","otherData":{"program":"another"},"traceEvents":[]}' >theirs.json
     mkdir -p out
     echo '[{"epoch":1,"iteration":70}]' >out/mlp.json
     for file in small.data theirs.json out/mlp.json; do
         cp "$file" kept
-        fails_clearly_on 2 "timeline $file: what is there is no timeline of a training, and would be lost: .*another name" \
+        fails_clearly_on 1 "timeline $file: what is there is no timeline of a training, and would be lost: .*another name" \
             classifier train small.data mlp.cfg -cmn -cmn_timeline $file
         cmp "$file" kept
     done
     echo '[{"epoch":1,"iteration":70}]' | cmp - out/mlp.json
-    fails_clearly_on 2 'cmn_json and cmn_timeline name the same file' \
+    fails_clearly_on 1 'cmn_json and cmn_timeline name the same file' \
         classifier train small.data mlp.cfg -cmn -cmn_timeline new.json:7 -cmn_json new.json
     [[ ! -e new.json ]]
     [[ -c /dev/null ]]
@@ -150,7 +150,7 @@ END
 
 # begin N ARGUMENTS...: a training of long epochs that does not end by itself, in the background. Sets job (mpiexec).
 begin() {
-    small_data 12000 50
+    small_data 4000 50
     mlp_cfg batch=20 max_batches=100000000 >endless.cfg
     # Time to write the weights between SIGTERM and SIGKILL.
     OMPI_MCA_odls_base_sigkill_timeout=$(on_busy 3) "${mpiexec[@]}" -n "$1" "$DARKNET" classifier train small.data endless.cfg -cmn \
