@@ -21,6 +21,7 @@ rows_are() {
 @test "other ranks count iterations anew: earlier rows stay, and none is told twice" {
     needs jq
     small_data 600 20
+    mlp_cfg batch=20 >mlp.cfg
     to 1 30 -cmn_checkpoint 30
     rows_are '5 10 15 20 25 30'
     cp -r out before
@@ -50,6 +51,7 @@ rows_are() {
 @test "a weights file of a training with another list: rows of before stay" {
     needs jq
     small_data 200 20
+    mlp_cfg batch=20 >mlp.cfg
     to 1 20
     small_data 400 20
     sed -i 's/max_batches=.*/max_batches=25/' mlp.cfg
@@ -103,7 +105,7 @@ whole_rows() {
         rm -f out/mlp.json
         if [[ $begins == -clear ]]; then ln -s ../notes out/mlp.json; else cp notes out/mlp.json; fi
         # shellcheck disable=SC2086  # words
-        run -1 train_on 2 mlp.cfg $begins
+        run -1 train_on 1 mlp.cfg $begins
         [[ $(grep -c 'JSON log out/mlp.json: the file is no JSON log, and would be overwritten: .*another name' train.log) -eq 1 ]]
         run -1 grep '^1, ' train.log
         [[ $(<out/mlp.json) == '[{"name": "mine"}]' && $(<notes) == '[{"name": "mine"}]' ]]
@@ -158,6 +160,7 @@ whole_rows() {
     needs jq
     needs strace
     [[ -z $SAN ]] || skip 'strace and sanitizers do not go together'
+    mlp_cfg batch=20 max_batches=10 >mlp.cfg
     train_on 1 mlp.cfg -cmn_report_every 2 -cmn_checkpoint 5
     [[ $(json_iterations out/mlp.json) == '2 4 6 8 10' ]]
     rm out/mlp-10.checkpoint    # rows 6, 8 and 10 are trained anew
@@ -187,7 +190,7 @@ whole_rows() {
     flock out/mlp.json sleep 600 3>&- &
     holder=$!
     wait_for 'the lock' bash -c '! flock -n out/mlp.json true'
-    fails_clearly_on 2 'JSON log out/mlp.json: another training writes it: wait until that has ended, or give this one another cmn_json' \
+    fails_clearly_on 1 'JSON log out/mlp.json: another training writes it: wait until that has ended, or give this one another cmn_json' \
         classifier train small.data mlp.cfg -cmn -cmn_report_every 5
     cmp before out/mlp.json
     OMPI_CMN_ATTEMPT=2 to 1 10
