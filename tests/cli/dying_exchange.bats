@@ -53,7 +53,7 @@ ends() {
 @test "a rank that freezes inside an exchange over shared memory ends the job after cmn_timeout" {
     local name pid pids=()
     # Side by side, for each waits. A sound rank of a busy machine comes within these seconds.
-    for name in shm hierarchical two_dimensional single_node; do
+    for name in shm hierarchical; do
         mkdir $name
         (
             cd $name || exit 1

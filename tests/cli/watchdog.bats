@@ -91,7 +91,7 @@ train() {
     ends_naming 0 "rank 1@[^ ]+ is stopped \(SIGSTOP\?\) in: .*iteration [0-9]+.*; 2 other ranks wait for it in: "
     small_data 60000 20 # long epochs: ranks meet in the sum, and hardly ever in a row of the report
     train 2 -cmn_validate 0 -cmn_communicator shm
-    until_said job.err 'Saving weights'
+    until_said job.out '^5, '
     stop_rank 0
     ends_naming 1 "rank 0@[^ ]+ is stopped .*; 1 other rank waits for it in: the sum of the gradients"
 }
@@ -136,14 +136,11 @@ train() {
     sleep 1000 <unread 3>&- &
     reader=$! # for teardown
     sed -i 's/^batch=.*/batch=4/' mlp.cfg
-    for n in 1 2; do
-        # shellcheck disable=SC2016  # the inner shell expands it
-        "${mpiexec[@]}" -n "$n" bash -c '[[ $OMPI_COMM_WORLD_RANK != 0 ]] || exec >unread; exec "$@"' - "$DARKNET" classifier train \
-            small.data mlp.cfg -cmn -cmn_validate 0 -cmn_timeout "$LIMIT" >job.out 2>job.err 3>&- &
-        job=$!
-        stopped=$SECONDS
-        ends_naming 0 'rank 0@[^ ]+ is stalled in: '
-    done
+    "${mpiexec[@]}" -n 1 bash -c 'exec >unread; exec "$@"' - "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_validate 0 \
+        -cmn_timeout "$LIMIT" >job.out 2>job.err 3>&- &
+    job=$!
+    stopped=$SECONDS
+    ends_naming 0 'rank 0@[^ ]+ is stalled in: '
 }
 
 # preload: what stands in calls.c comes before the C library and MPI, in every rank.
@@ -235,18 +232,18 @@ END
     mlp_cfg max_batches=5 >mlp.cfg
     sed 's/STOP_HERE/kill(getpid(), SIGSTOP)/' either.c >calls.c
     preload
-    train 3 -cmn_validate 0 -clear
+    train 2 -cmn_validate 0 -clear
     stopped=$SECONDS
     ends_naming 0 'rank 1@[^ ]+ is stopped \(SIGSTOP\?\) in: the end of MPI' 'darknet\+0x'
     sed 's/STOP_HERE/for (;;) pause()/' either.c >calls.c
     preload
-    train 3 -cmn_validate 0 -clear
+    train 2 -cmn_validate 0 -clear
     stopped=$SECONDS
     ends_naming 0 'not all ranks come through the end of MPI: rank 1@[^ ]+ does not' '(cmn_watchdog_close|darknet\+0x)'
     # A library that takes its time there, as tracers do.
     sed "s/STOP_HERE/sleep($(((LIMIT + 1) / 2)))/" either.c >calls.c
     preload
-    train 3 -cmn_validate 0 -clear
+    train 2 -cmn_validate 0 -clear
     job_ended "$job"
     [[ $ended -eq 0 ]]
     run -1 grep -a 'nothing moved' job.err
