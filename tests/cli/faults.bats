@@ -9,11 +9,11 @@ setup() {
     small_data 12000 50
     # About a second an epoch, and no end of its own.
     net_section batch=100 max_batches=10000000 >big.cfg
-    printf '%s\n' '[connected]' 'output=500' 'activation=relu' '[connected]' 'output=500' 'activation=relu' \
+    printf '%s\n' '[connected]' 'output=250' 'activation=relu' '[connected]' 'output=250' 'activation=relu' \
         '[connected]' 'output=10' 'activation=linear' '[softmax]' >>big.cfg
     each=100 # images of a rank's step
     # Three channels, own matrix products, 32 loader threads a rank, and 100 steps to the first save.
-    pjreddies || { each=20 && sed -i "s/output=500/output=150/; s/^batch=.*/batch=$each/" big.cfg; }
+    pjreddies || { each=20 && sed -i "s/output=250/output=150/; s/^batch=.*/batch=$each/" big.cfg; }
     # What `make` gives: time to write the weights between SIGTERM and SIGKILL.
     export OMPI_MCA_odls_base_sigkill_timeout=$((3 * SLOW))
 }
@@ -113,17 +113,6 @@ loads() {
     grep -E "rank 1\b.*(@| node )$(hostname)" job.err
     nothing_left
     loads "$(saved big)"
-}
-
-@test "SIGKILL of rank 0, who writes the weights" {
-    start 2
-    kill -KILL "$(pid_of_rank 0)"
-    ends
-    [[ $ended -ne 0 ]]
-    grep -E "rank 0\b.*(@| node )$(hostname)" job.err
-    for file in out/*.weights; do
-        loads "$file"
-    done
 }
 
 # stops_cleanly: the weights of the moment of the signal are saved. An epoch may end after it: those weights are younger.
