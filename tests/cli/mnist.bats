@@ -36,23 +36,21 @@ within() {
         { echo "more than $1 apart: ${*:2}"; return 1; }
 }
 
-@test "MLP: 3 epochs on 1, 2 and 3 ranks, of which the two have shards, reach the same accuracy" {
+@test "MLP: 3 epochs on 1 and 2 ranks, of which the two have shards, and on 3 with the batch of one, reach the same accuracy" {
     [[ -z $SAN ]] || skip 'too slow with sanitizers'
-    # Measured with two seeds: 0.925 and 0.928, 0.918 and 0.919, 0.902 and 0.898, as more ranks make fewer steps.
+    # Measured with two seeds: 0.925 and 0.928, 0.918 and 0.919, as more ranks make fewer steps.
     one=$(accuracy_on 1 mnist_mlp)
     two=$(accuracy_on 2 mnist_mlp -cmn_scatter shard)
-    three=$(accuracy_on 3 mnist_mlp)
-    echo "1, 2, 3 ranks: $one $two $three"
-    above 0.87 "$one" "$two" "$three"
-    within 0.05 "$one" "$two" "$three"
+    # The batch of one rank, divided over 3: the training of one rank. Measured: 0.9275 and 0.9270.
+    divided=$(accuracy_on 3 mnist_mlp -cmn_batch global)
+    echo "1 rank, 2 ranks, 3 with the batch of one: $one $two $divided"
+    above 0.87 "$one" "$two"
+    within 0.05 "$one" "$two"
+    within 0.01 "$one" "$divided"
     # What was saved is what was validated.
     darknet_on 2 classifier valid small.data "$REPO/cfg/mnist_mlp.cfg" out/mnist_mlp.weights -cmn >valid.txt 2>/dev/null
     right=$(sed -n 's/^validation: 2000 images, \([0-9]*\) right.*/\1/p' valid.txt)
-    awk -v a="$three" -v r="$right" 'BEGIN { d = a - r / 2000; exit !(r != "" && d < 1e-4 && d > -1e-4) }'
-    # The batch of one rank, divided over 3: the training of one rank. Measured: 0.9275 and 0.9270.
-    divided=$(accuracy_on 3 mnist_mlp -cmn_batch global)
-    echo "3 ranks with the batch of one: $divided"
-    within 0.01 "$one" "$divided"
+    awk -v a="$divided" -v r="$right" 'BEGIN { d = a - r / 2000; exit !(r != "" && d < 1e-4 && d > -1e-4) }'
 }
 
 @test "conv net: 3 epochs on 1 and 2 ranks" {
