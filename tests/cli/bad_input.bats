@@ -278,7 +278,7 @@ END
 }
 
 @test "a log folder that is not there" {
-    cmn_only 'cmn_rank_logs.*none/rank-1.log.*No such file' "${train[@]}" -cmn -cmn_rank_logs none
+    ranks=2 cmn_only 'cmn_rank_logs.*none/rank-1.log.*No such file' "${train[@]}" -cmn -cmn_rank_logs none
 }
 
 @test "images unreadable on one rank only" {
