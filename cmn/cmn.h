@@ -303,9 +303,9 @@ void cmn_takes_batch(struct network *net, size_t number);
 void cmn_share_images(int images, void (*work)(void *self, int first, int end, float *sums),
                       void *self, float *sums, int n);
 
-/* Local. A loss that the host computes for a GPU calls it before its copies: returns page-locked memory
- * of n floats, which these copies pass several times as fast. It is the module's, and valid until the
- * next call. NULL without -cmn on a GPU. */
+/* Local, blocking where it allocates. A loss that the host computes for a GPU calls it before its
+ * copies: it returns n floats of page-locked memory, for which copies are several times as fast. The
+ * memory is the module's, and valid until the next call. NULL without -cmn on a GPU. */
 float *cmn_locked_memory(struct network *net, size_t n);
 
 /* Local, not blocking. Where a forward pass on a GPU copies something to the host: whether n floats

@@ -81,7 +81,7 @@ void cmn_kernel_nonfinite(float *found, const unsigned short *tensor, const floa
 void cmn_kernel_squares(double *sum, const float *x, const size_t *at, const size_t *n,
                         size_t tensors);
 
-/* The same with a hash of the floats' bits and places. */
+/* Does the same as cmn_kernel_squares() with a hash of the floats' bits and places. */
 void cmn_kernel_hash(unsigned long long *sum, const float *x, const size_t *at, const size_t *n,
                      size_t tensors);
 

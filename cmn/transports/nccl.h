@@ -57,9 +57,9 @@ CMN_BY_NCCL void cmn_nccl_order(void *self);
  * begun or gathered is done, and calls idle(idler), if it is not NULL, while it waits. */
 CMN_BY_NCCL void cmn_nccl_end(void *self, void (*idle)(void *self), void *idler);
 
-/* As cmn_nccl_begin(). Gathers n floats from each rank's `from` to `to`, in the order of the ranks.
- * It runs on the GPU after the work that Darknet has queued so far, and before the work that
- * Darknet queues next. */
+/* Collective, in the same order on all ranks, not blocking, except for the first operation. Gathers n
+ * floats from each rank's `from` to `to`, in the order of the ranks. It runs on the GPU after the
+ * work that Darknet has queued so far, and before the work that Darknet queues next. */
 CMN_BY_NCCL void cmn_nccl_gather(void *self, float *to, const float *from, size_t n);
 
 #endif

@@ -46,7 +46,7 @@ rows() {
     [[ $(rows 'last | has("validation/main/loss") and has("validation/main/accuracy") and has("main/loss")') == true ]]
 }
 
-@test "a training that goes on keeps the rows of its JSON log; nothing left to train is said; -clear starts counting anew" {
+@test "a resumed training keeps the rows of its JSON log; nothing left to train is said; -clear starts counting anew" {
     mlp_cfg batch=40 max_batches=3 >mlp.cfg
     darknet_on 1 classifier train small.data mlp.cfg -cmn -cmn_report_every 1 >train.log 2>&1
     [[ $(rows '[.[].iteration]') == '[1,2,3]' ]]
