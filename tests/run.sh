@@ -31,11 +31,12 @@ tmp=$(mktemp -d "$BUILD/tests/tmp/run-XXXXXX")
 slow=$((${#SAN} ? 5 : 1))
 export CMN_TEST_TMP=$tmp COMPARE_WEIGHTS=$tmp/compare_weights
 "$CC" -std=c11 -O2 -Wall -Wextra -o "$COMPARE_WEIGHTS" tests/tools/compare_weights.c -lm
-# What jobs that were killed leave here would slow down each later mpiexec. Open MPI 4 makes the folder in it where it is missing,
-# and removes it when it is empty: of two jobs that begin at once there one may fail. What lies in it keeps it.
+# What jobs that were killed leave here would slow down each later mpiexec. Open MPI 4 makes its folder in it where it is missing,
+# and removes it when it is empty: of two jobs that begin at once there one may fail. What lies in it keeps it. Ranks that start
+# without mpiexec share three folders more in it (jf.0/1/0).
 sessions=$(mktemp -d "${TMPDIR:-/tmp}/mpi-XXXXXX")
 chmod 1777 "$sessions"
-(umask 077 && mkdir -p "$sessions/ompi.$(uname -n).$(id -u)/tests")
+(umask 077 && mkdir -p "$sessions/ompi.$(uname -n).$(id -u)/jf.0/1/0/tests")
 export OMPI_MCA_orte_tmpdir_base=$sessions PRTE_MCA_prte_tmpdir_base=$sessions
 
 # When the machine last stood still, in seconds of this run.
