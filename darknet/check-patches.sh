@@ -1,6 +1,6 @@
 #!/bin/bash
 # Proves about the series of patches, as TAP: every patch applies with no fuzz,
-# every prefix of the series builds with and without it, the patches
+# the series builds without the hooks and with them, the patches
 # before the hooks change no result of a correct run of upstream, and with cmn off
 # the hooks change no result of the series.
 # Environment: PATCHES (folder of the series, patches/pjreddie); CC; DARKNET (the program
@@ -84,30 +84,35 @@ apply() {
 }
 
 check_series() {
-    local file name broken=
-    for name in "${patches[@]}"; do
-        file=$folder/$name
-        if [ "$name" = "$first_hook" ]; then cp -a "$work/tree" "$work/series"; fi
+    local i name broken=
+    for i in "${!patches[@]}"; do
+        name=${patches[i]}
         if [ -n "$broken" ]; then
-            not_ok "$name applies and builds (not tried after $broken)"
-        elif ! apply "$file"; then
+            not_ok "$name applies (not tried after $broken)"
+        elif ! apply "$folder/$name"; then
             broken=$name
             not_ok "$name applies with no fuzz" "$work/apply.log"
-        elif [[ $name == hooks/* ]]; then
-            check_hooks_build "$name"
-        elif compile tree prefix FLAGS=-O0 && link prefix series; then
-            ok "$name applies, and the series up to it builds"
+        elif [ "${patches[i + 1]:-}" = "$first_hook" ]; then
+            check_builds "$name applies, and the series without hooks builds" build_prefix series
+            cp -a "$work/tree" "$work/series"
+        elif [ -z "${patches[i + 1]:-}" ]; then
+            check_builds "$name applies, and the whole series compiles" compile tree prefix FLAGS="-O0 -I../../../cmn"
         else
-            not_ok "$name applies, and the series up to it builds" "$work/prefix.log"
+            ok "$name applies"
         fi
     done
 }
 
-check_hooks_build() {
-    if ! compile tree prefix FLAGS="-O0 -I../../../cmn"; then
-        not_ok "$1 applies and compiles" "$work/prefix.log"
+build_prefix() {
+    compile tree prefix FLAGS=-O0 && link prefix "$1"
+}
+
+# check_builds NAME COMMAND...
+check_builds() {
+    if "${@:2}"; then
+        ok "$1"
     else
-        ok "$1 applies and compiles"
+        not_ok "$1" "$work/prefix.log"
     fi
 }
 
@@ -240,11 +245,7 @@ main() {
     "$here/obtain.sh" --pristine "$work/tree" || bail "Darknet's source cannot be had"
     write_makefile
     echo "1..$((${#patches[@]} + 4))"
-    if compile tree prefix FLAGS=-O0 && link prefix upstream; then
-        ok "upstream builds without any patch"
-    else
-        not_ok "upstream builds without any patch" "$work/prefix.log"
-    fi
+    check_builds 'upstream builds without any patch' build_prefix upstream
     check_series
     prepare_data
     compare upstream series plain 3
