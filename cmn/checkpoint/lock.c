@@ -264,19 +264,20 @@ int cmn_lock_take(int folder, const char *name)
                     runs(&h) ? "" : file, runs(&h) ? "" : ")");
 }
 
-int cmn_lock_holds(int lock)
+int cmn_lock_holds(int folder, const char *name, int lock)
 {
-    struct stat st;
+    char file[NAME_MAX + 1];
 
-    return !fstat(lock, &st) && st.st_nlink > 0;
+    lock_name(name, file);
+    return is_still(folder, file, lock);
 }
 
 void cmn_lock_release(int folder, const char *name, int lock)
 {
     char file[NAME_MAX + 1];
 
-    lock_name(name, file);
-    if (folder >= 0 && is_still(folder, file, lock)) {
+    if (folder >= 0 && cmn_lock_holds(folder, name, lock)) {
+        lock_name(name, file);
         unlinkat(folder, file, 0);
     }
     close(lock);

@@ -14,9 +14,9 @@
  * made. */
 int cmn_lock_take(int folder, const char *name);
 
-/* Returns whether the lock's file still exists. It does not if the folder was removed and made
- * anew, or a later attempt has taken the lock over. */
-int cmn_lock_holds(int lock);
+/* Returns whether this process still has the lock of this name in the folder. It has not if another
+ * folder has taken this one's place, or a later attempt has taken the lock over. */
+int cmn_lock_holds(int folder, const char *name, int lock);
 
 /* Closes the lock's file, and removes it if it is still this process's. `folder` may be -1: then
  * the file is only closed. */

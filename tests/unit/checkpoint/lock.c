@@ -58,7 +58,7 @@ static void may_take(void)
     int fd = take(), at = cmn_directory_open(folder);
 
     assert_done(fd >= 0);
-    assert_true(cmn_lock_holds(fd));
+    assert_true(cmn_lock_holds(at, "x", fd));
     assert_true(is_there());
     cmn_lock_release(at, "x", fd);
     close(at);
@@ -169,11 +169,11 @@ TEST(an_older_attempt)
     assert_true(old >= 0);
     setenv("OMPI_CMN_ATTEMPT", "2", 1);
     fresh = take();
-    assert_true(fresh >= 0 && cmn_lock_holds(fresh) && !cmn_lock_holds(old));
+    assert_true(fresh >= 0 && cmn_lock_holds(at, "x", fresh) && !cmn_lock_holds(at, "x", old));
     setenv("OMPI_CMN_ATTEMPT", "1", 1);
     assert_int_equal(take(), -1);
     cmn_lock_release(at, "x", old);
-    assert_true(is_there() && cmn_lock_holds(fresh));
+    assert_true(is_there() && cmn_lock_holds(at, "x", fresh));
     cmn_lock_release(at, "x", fresh);
     assert_false(is_there());
     unsetenv("OMPI_CMN_EVENT_TOKEN");
@@ -189,15 +189,19 @@ TEST(an_empty_file)
     check_contains(cmn_reason(), "(if it has ended, remove .x.checkpoint-lock)");
 }
 
-/* The folder is removed, and made anew. */
+/* The folder is removed, and made anew, or another one takes its place. */
 TEST(a_lock_that_is_gone)
 {
-    int fd = take(), at;
+    int fd = take(), at = cmn_directory_open(folder), other;
 
-    assert_true(fd >= 0 && cmn_lock_holds(fd));
+    assert_true(fd >= 0 && cmn_lock_holds(at, "x", fd));
+    assert_int_equal(mkdir(in_folder("other"), 0700), 0);
+    other = cmn_directory_open(in_folder("other"));
+    assert_false(cmn_lock_holds(other, "x", fd));
+    close(other);
+    rmdir(in_folder("other"));
     unlink(in_folder(file));
-    assert_false(cmn_lock_holds(fd));
-    at = cmn_directory_open(folder);
+    assert_false(cmn_lock_holds(at, "x", fd));
     cmn_lock_release(at, "x", fd);
     close(at);
     may_take();
