@@ -19,7 +19,10 @@ static void note(int signal_number)
 {
     int saved = errno;
 
-    requested = signal_number;
+    /* cmn-run sends SIGUSR1 again and again, which must not hide that this host is to be left. */
+    if (signal_number != SIGUSR1 || !requested) {
+        requested = signal_number;
+    }
     for (int i = 0; i < 2; i++) {
         if (no_wait[i] >= 0) {
             fcntl(STDOUT_FILENO + i, F_SETFL, no_wait[i]);

@@ -48,6 +48,10 @@ TEST(stop_request_cuts_off_no_label_file)
     assert_int_equal(cmn_stop_requested(), 0);
     raise(SIGUSR1);
     assert_int_equal(cmn_stop_requested(), SIGTERM);
+    assert_false(cmn_stop_is_of_host());
+    raise(SIGTERM);
+    raise(SIGUSR1); /* cmn-run asks again, and the host is still to be left */
+    assert_true(cmn_stop_is_of_host());
 }
 
 TESTS(make_folder, remove_folder)
