@@ -214,8 +214,8 @@ static void compare_list(struct cmn_checkpointing *c)
     size_t images = c->saved.list_images, here = c->session->train_images;
 
     if (images != here || strcmp(c->saved.list_hash, c->list_hash)) {
-        cmn_fail("the checkpoint is of a training on another list, of %zu samples; this list has "
-                 "%zu: use that list, start over with -clear, or train from the checkpoint as a "
+        cmn_fail("the checkpoint is of a training on another list, of %zu samples; this list, of "
+                 "%zu, has other lines: use that list, start over with -clear, or train from the checkpoint as a "
                  "weights file with -cmn_checkpoint 0",
                  images, here);
         refuse(c);

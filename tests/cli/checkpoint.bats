@@ -458,7 +458,7 @@ run_id() {
     cp train.list good.list
     tac good.list >train.list
     sed -i 's/max_batches=.*/max_batches=13/' bn.cfg
-    fails_clearly_on 1 'is of a training on another list, of 240 samples; this list has 240: .*-clear' "${words[@]}" -cmn
+    fails_clearly_on 1 'is of a training on another list, of 240 samples; this list, of 240, has other lines: .*-clear' "${words[@]}" -cmn
     run -0 find out -name '.*' -o -name '*.part'
     [[ -z $output ]] # no refusal leaves a lock
     mv good.list train.list
