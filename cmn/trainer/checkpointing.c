@@ -180,7 +180,7 @@ static void report_results(struct cmn_checkpointing *c)
     }
 }
 
-static void wait_for_writer(struct cmn_checkpointing *c)
+void cmn_checkpointing_wait(struct cmn_checkpointing *c)
 {
     cmn_status_compute("waiting for the last checkpoint to be written");
     cmn_writer_wait(c->writer);
@@ -206,7 +206,7 @@ static void write_ready(void *self, struct cmn_step *p)
     }
     if (c->ready) {
         cmn_identity_amend(c->ready_training, c);
-        wait_for_writer(c); /* its results are printed before those of the next one replace them */
+        cmn_checkpointing_wait(c); /* its results are printed before those of the next one replace them */
         cmn_writer_before_rename(c->writer, sync_report, c->session);
         c->written_seen = c->ready_seen;
         if (cmn_writer_start(c->writer, c->ready, c->ready_iteration)) {
@@ -227,7 +227,7 @@ static void close_checkpointing(void *self)
         return;
     }
     if (c->writer && cmn_checkpointing_takes(c)) {
-        wait_for_writer(c);
+        cmn_checkpointing_wait(c);
     }
     cmn_writer_close(c->writer);
     p->checkpoint_lost = c->lost;

@@ -288,11 +288,25 @@ static void say_untrained(const struct cmn_trainer *t, const char *file)
 }
 
 /* Returns whether the training continues after weights could not be saved, because its checkpoints
- * keep them. */
+ * keep them. If it does not, the last checkpoint is on the disk when this returns. */
 static int continues(const struct cmn_trainer *t)
 {
-    return cmn_checkpointing_takes(t->step.checkpointing) && t->started &&
-           !cmn_net_training_ended(t->model.net);
+    if (!cmn_checkpointing_takes(t->step.checkpointing)) {
+        return 0;
+    }
+    if (t->started && !cmn_net_training_ended(t->model.net)) {
+        return 1;
+    }
+    cmn_checkpointing_wait(t->step.checkpointing);
+    return 0;
+}
+
+/* Where this training overwrites weights, those that have seen more images are another one's. */
+static void keep_newer(const struct cmn_trainer *t, const char *file)
+{
+    if (t->started && !t->session->starts_over) {
+        cmn_weights_file_keep_newer(file, cmn_net_seen(t->model.net));
+    }
 }
 
 /* Called on rank 0 while the network has the average of the weights. */
@@ -306,6 +320,7 @@ static void write_average(struct cmn_trainer *t)
     if (!t->started && !access(file, F_OK)) {
         return; /* nothing has been trained */
     }
+    keep_newer(t, file);
     cmn_nonfinite_check_weights(t->step.nonfinite);
     cmn_status_compute("writing the average of the weights");
     if (!cmn_weights_file_write(m, file)) {
@@ -355,9 +370,7 @@ int cmn_trainer_before_save(struct cmn_trainer *t, const char *file)
         return 0;
     }
     say_untrained(t, file);
-    if (t->started && !t->session->starts_over) {
-        cmn_weights_file_keep_newer(file, cmn_net_seen(t->model.net));
-    }
+    keep_newer(t, file);
     cmn_nonfinite_check_weights(t->step.nonfinite);
     cmn_status_compute("writing weights");
     return 1;

@@ -117,10 +117,16 @@ void cmn_weights_file_keep_newer(const char *file, size_t seen)
 {
     size_t there = cmn_weights_file_seen(file);
     char older[PATH_MAX];
+    int number = 1;
 
-    if (there <= seen || snprintf(older, sizeof older, "%s.1", file) >= (int)sizeof older) {
+    if (there <= seen) {
         return;
     }
+    do {
+        if (snprintf(older, sizeof older, "%s.%d", file, number++) >= (int)sizeof older) {
+            return;
+        }
+    } while (!access(older, F_OK));
     if (rename(file, older)) {
         cmn_warn("%s has seen %zu images, more than the %zu of this training, which replaces it",
                  file, there, seen);

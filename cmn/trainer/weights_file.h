@@ -19,7 +19,7 @@ int cmn_weights_file_write(struct cmn_model *m, const char *file);
 size_t cmn_weights_file_seen(const char *name);
 
 /* Local, rank 0. If the weights in `file` have seen more images than `seen`, they belong to another
- * training: renames them to FILE.1 and prints a line about it. */
+ * training: renames them to FILE.1, or the next number that is free, and prints a line about it. */
 void cmn_weights_file_keep_newer(const char *file, size_t seen);
 
 #endif

@@ -147,6 +147,15 @@ END
     mkdir -p "out/mlp$FINAL.weights"
     run -1 darknet_on 1 "${train[@]}" -cmn_checkpoint 2
     grep "^cmn\[rank 0@.*Couldn't write weights to out/mlp$FINAL.weights (Is a directory)" <<<"$output"
+    # A long checkpoint, which is still being written when weights or their average fail, is completed.
+    sed -i s/output=64/output=2000/ mlp.cfg
+    for file in "mlp$FINAL" mlp_ema; do
+        rm -r out
+        mkdir -p "out/$file.weights"
+        run -1 darknet_on 1 "${train[@]}" -cmn_checkpoint 1000 -cmn_ema .9
+        [[ $output == *"out/$file.weights"*'Is a directory'* && -n $(find out -name 'mlp-*7.checkpoint') ]]
+    done
+    sed -i s/output=2000/output=64/ mlp.cfg
     [[ -z $SAN ]] || return 0
     cat >calls.c <<'END'
 #define _GNU_SOURCE

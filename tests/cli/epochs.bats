@@ -92,10 +92,18 @@ rows() {
     cp "out/mlp$FINAL.weights" trained
     head -c $(($(stat -c %s trained) - 16)) /dev/zero >zeros
     { head -c 16 trained; cat zeros; } >start.weights # as many images
-    darknet_on 1 classifier train small.data mlp.cfg start.weights -cmn -cmn_checkpoint 0 >train.log 2>&1
-    grep 'nothing to train: iteration [0-9]* of 5 is reached already' train.log
-    grep "out/mlp$FINAL.weights has seen .* it is kept as out/mlp$FINAL.weights.1" train.log
+    for number in 1 2; do
+        darknet_on 1 classifier train small.data mlp.cfg start.weights -cmn -cmn_checkpoint 0 >train.log 2>&1
+        grep 'nothing to train: iteration [0-9]* of 5 is reached already' train.log
+        grep "out/mlp$FINAL.weights has seen .* it is kept as out/mlp$FINAL.weights.$number" train.log
+    done
     cmp trained "out/mlp$FINAL.weights.1"
+    # An average of weights that have seen more is kept, too.
+    train_on 1 mlp.cfg -cmn_ema .9
+    cp out/mlp_ema.weights average
+    mlp_cfg batch=20 max_batches=3 >mlp.cfg
+    train_on 1 mlp.cfg -cmn_ema .9
+    cmp average out/mlp_ema.weights.1
 }
 
 @test "cmn_epochs that need more iterations than Darknet can count" {
