@@ -417,13 +417,13 @@ static void advise_activation(struct cmn_cfg_walk *w)
 
 /* The last layer that a command needs, and the shape of its images: 3 channels, or a square. */
 static const struct {
-    const char *driver, *last; /* NULL: any */
-    int boxes, classes;        /* coords=4; classes= if it must be one number */
+    const char *driver, *last, *more; /* `more`: those of AlexeyAB's Darknet alone, or NULL */
+    int boxes, classes;               /* coords=4; classes= if it must be one number */
 } trainers[] = {
-    {"detector", " [yolo] [Gaussian_yolo] [region] [contrastive] ", 1, 0},
-    {"yolo", " [detection] ", 1, 0},
-    {"coco", " [detection] ", 1, 0},
-    {"isegmenter", " [iseg] ", 0, 80},
+    {"detector", " [yolo] [region] ", " [Gaussian_yolo] [contrastive] ", 1, 0},
+    {"yolo", " [detection] ", NULL, 1, 0},
+    {"coco", " [detection] ", NULL, 1, 0},
+    {"isegmenter", " [iseg] ", NULL, 0, 80},
 };
 
 /* segmenter and isegmenter compare pixels: the network divides both sides by a whole number. */
@@ -447,13 +447,16 @@ static void check_last(struct cmn_cfg_walk *w, const char *driver)
         check_pixels(w, driver);
     }
     for (size_t i = 0; i < sizeof trainers / sizeof trainers[0]; i++) {
+        const char *more = cmn_cfg_keys_has_more() && trainers[i].more ? trainers[i].more : "";
+
         if (strcmp(trainers[i].driver, driver)) {
             continue;
         }
-        if (!cmn_cfg_is_among(trainers[i].last, w->head->key)) {
+        if (!cmn_cfg_is_among(trainers[i].last, w->head->key) &&
+            !cmn_cfg_is_among(more, w->head->key)) {
             cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, NULL,
-                         "%s is the last layer, and %s train needs one of%s", w->head->key, driver,
-                         trainers[i].last);
+                         "%s is the last layer, and %s train needs one of%s%s", w->head->key,
+                         driver, trainers[i].last, more + (more[0] == ' '));
         } else if (trainers[i].boxes && cmn_cfg_whole(w, "coords", 4) != 4) {
             cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, cmn_cfg_find(w->q->cfg, w->section, "coords"),
                          "coords=%.0f: %s train needs coords=4", cmn_cfg_whole(w, "coords", 4),
