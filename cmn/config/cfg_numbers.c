@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/cfg_keys.h"
+
 /* Layers beyond these limits do not fit into memory. The parser also checks the products of such
  * numbers. */
 enum { SIDE = 65536, MANY = 1 << 24 };
@@ -235,6 +237,18 @@ static const struct cmn_cfg_number table[] = {
 
 enum { ROWS = sizeof table / sizeof table[0] };
 
+/* AlexeyAB's Darknet alone reads these, or reads them in another way. */
+static const struct cmn_cfg_number more[] = {
+    {"net", "sgdr_cycle", CMN_CFG_WHOLE, 1, INT_MAX, "iterations", "first cycle of policy=sgdr"},
+    {"net", "sgdr_mult", CMN_CFG_WHOLE, 1, 1000000, "(factor)", "of a cycle to the next one"},
+    {"net", "resize_step", CMN_CFG_WHOLE, 1, SIDE, "pixels", "between the sizes of random"},
+    {"convolutional", "dilation", CMN_CFG_WHOLE, 1, SIDE, "pixels", "between the filter's values"},
+    {"yolo", "random", CMN_CFG_REAL, 0, 1000, "(factor; 0: off; 1: 1.4)", "other input sizes"},
+    {"Gaussian_yolo", "random", CMN_CFG_REAL, 0, 1000, "(factor; 0: off; 1: 1.4)",
+     "other input sizes"},
+    {"region", "random", CMN_CFG_REAL, 0, 1000, "(factor; 0: off; 1: 1.4)", "other input sizes"},
+};
+
 /* Darknet's other names of sections. */
 static const struct {
     const char *name, *section;
@@ -251,6 +265,11 @@ const struct cmn_cfg_number *cmn_cfg_number_at(int i)
 
 static const struct cmn_cfg_number *find(const char *section, const char *key)
 {
+    for (size_t i = 0; cmn_cfg_keys_has_more() && i < sizeof more / sizeof more[0]; i++) {
+        if (!strcmp(more[i].section, section) && !strcmp(more[i].key, key)) {
+            return &more[i];
+        }
+    }
     for (int i = 0; i < ROWS; i++) {
         if (!strcmp(table[i].section, section) && !strcmp(table[i].key, key)) {
             return &table[i];

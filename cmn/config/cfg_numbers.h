@@ -23,7 +23,8 @@ struct cmn_cfg_number {
 const struct cmn_cfg_number *cmn_cfg_number_at(int i);
 
 /* Returns the row of a key, or NULL if the key is no number. `section` is "[yolo]" or "yolo", also
- * by Darknet's other name for it ("[conv]"); NULL or "" stands for a .data file. */
+ * by Darknet's other name for it ("[conv]"); NULL or "" stands for a .data file. AlexeyAB's Darknet
+ * has a few rows that cmn_cfg_number_at() does not give. */
 const struct cmn_cfg_number *cmn_cfg_number_find(const char *section, const char *key);
 
 /* Returns whether any section has a number with this key. */

@@ -495,6 +495,15 @@ static void check_anchors(struct cmn_cfg_walk *w)
     }
 }
 
+/* Darknet reads the layer whose number it is given even if there is none. */
+static void contrastive(struct cmn_cfg_walk *w)
+{
+    int number;
+
+    named(w, "yolo_layer", 0, &number);
+    unknown(w);
+}
+
 static void boxes(struct cmn_cfg_walk *w)
 {
     int region = !strcmp(w->type, "region"), gaussian = !strcmp(w->type, "Gaussian_yolo");
@@ -503,7 +512,11 @@ static void boxes(struct cmn_cfg_walk *w)
     double coords = gaussian ? 8 : region ? cmn_cfg_whole(w, "coords", 4) : 4;
     double anchors = mask ? cmn_cfg_numbers_in(mask->value) : num;
     char how[120];
+    int number;
 
+    if (cmn_cfg_keys_has_more()) {
+        named(w, "embedding_layer", 0, &number);
+    }
     check_anchors(w);
     snprintf(how, sizeof how, "%.0f anchor%s %s (classes=%.0f + %.0f)", anchors,
              anchors == 1 ? "" : "s", mask ? "in mask *" : "*", classes, coords + 1);
@@ -586,7 +599,7 @@ static const struct {
     {"avgpool", P | A, avgpool},
     {"batchnorm", P | A, image_same},
     {"connected", P | A, connected},
-    {"contrastive", A, unknown},
+    {"contrastive", A, contrastive},
     {"conv_lstm", A, unknown},
     {"convolutional", P | A, convolutional},
     {"cost", P | A, values_only},

@@ -46,6 +46,12 @@ static const struct {
     {"[net]", "[network]", "adversarial_lr", 0, OTHER, TRAINS,
      "this Darknet knows it on GPUs alone, where each process decides by itself when to attack its "
      "images: remove it"},
+    {"[net]", "[network]", "unsupervised", 0, OTHER, TRAINS,
+     "this Darknet takes an address in memory as the class of an image, which differs in each "
+     "process: remove it"},
+    {"[convolutional]", "[conv]", "assisted_excitation", 0, OTHER, TRAINS,
+     "this Darknet excites fewer images of a step on the CPU the more ranks share it, and reads "
+     "boxes at wrong places: remove it"},
     {"[convolutional]", "[conv]", "share_index", -1000000000, OTHER, TRAINS,
      "this Darknet updates shared weights once for each layer that has them, and no sum over ranks "
      "equals that: use one process, without -cmn"},

@@ -197,6 +197,7 @@ load alexeyab
     [[ $output == *'detector map needs weights: darknet detector map DATA CFG WEIGHTS -cmn'* ]]
     # Label files: none, too many boxes, a name that leads to none.
     rm d/*.txt
+    mkdir bad.list # as in a folder where nothing may be written
     detect_on 1 -clear
     grep -E '^cmn.* d/[0-9]+.txt: no label file: its image counts as one without objects' train.log
     for i in {0..23}; do for _ in {1..201}; do echo '1 .5 .5 .6 .8'; done >"d/$i.txt"; done
@@ -450,6 +451,13 @@ END
     [[ $output == *"-cmn does not work with yolo train: AlexeyAB's Darknet has no hooks for it: use one process, without -cmn"* ]]
     run -1 darknet_on 1 rnn train net.cfg -cmn
     [[ $(grep -c '^cmn' <<<"$output") -eq 1 && $output == *'-cmn does not work with rnn train: '* ]]
+    # Numbers with which it would not end, or read what is not there; random is a factor there.
+    tiny policy=sgdr sgdr_cycle=0 | sed '/^\[yolo\]/a random=1.2\nembedding_layer=99' >net.cfg
+    run -1 detect_on 1
+    [[ $output == *'sgdr_cycle=0: must be 1 or more iterations'* && $output != *random=* ]]
+    sed -i /^sgdr_cycle/d net.cfg
+    run -1 detect_on 1
+    [[ $output == *'embedding_layer=99: this is layer '*', and there is no layer 99 before it'* && $output != *random=* ]]
     # All such layers and keys are in tests/unit/config/refused_layers.c.
     tiny track=1 max_batches=1 | before_last '[history]' >net.cfg
     run -1 detect_on 1

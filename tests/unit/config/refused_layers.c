@@ -34,6 +34,9 @@ static const struct {
     {"[net]", "adversarial_lr", "0.5", CMN_USE_TRAINS, 0, 1},
     {"[net]", "adversarial_lr", "0.0", CMN_USE_TRAINS, 0, 0},
     {"[conv]", "share_index", "0", CMN_USE_TRAINS, 0, 1},
+    {"[net]", "unsupervised", "1", CMN_USE_TRAINS, 0, 1},
+    {"[net]", "unsupervised", "0", CMN_USE_TRAINS, 0, 0},
+    {"[convolutional]", "assisted_excitation", "1", CMN_USE_TRAINS, 0, 1},
     {"[net]", "cutmix", "1", CMN_USE_TRAINS, 0, 0},
     {"[net]", "cutmix", "1", CMN_USE_TRAINS | CMN_USE_BOXES, 0, 1},
 };
