@@ -76,7 +76,7 @@ static const struct {
 static int is_word(size_t i, const char *section)
 {
     return (!words[i].section || !strcmp(words[i].section, section)) &&
-           (words[i].less || cmn_cfg_keys_has_more());
+           (words[i].less || cmn_cfg_has_more());
 }
 
 static void check_word(const struct lines *f, const struct cmn_cfg_line *l, const char *section)
@@ -84,7 +84,7 @@ static void check_word(const struct lines *f, const struct cmn_cfg_line *l, cons
     char value[64];
 
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        const char *more = cmn_cfg_keys_has_more() ? words[i].more : words[i].less;
+        const char *more = cmn_cfg_has_more() ? words[i].more : words[i].less;
         if (!is_word(i, section) || strcmp(words[i].key, l->key) != 0) {
             continue;
         }
@@ -180,7 +180,7 @@ static void check_key(const struct lines *f, const struct cmn_cfg_line *l, const
         return;
     } else if (cmn_cfg_key_elsewhere(l->key)) {
         tell(f, CMN_CFG_FOREIGN_KEY, l, "%s=%.80s", l->key, l->value);
-    } else if (!cmn_cfg_keys_has_more() && !strcmp(section, "route") && !strcmp(l->key, "groups")) {
+    } else if (!cmn_cfg_has_more() && !strcmp(section, "route") && !strcmp(l->key, "groups")) {
         tell(f, CMN_CFG_UNUSED_KEY, l,
              "%s=%.80s has no effect: AlexeyAB's Darknet has this key here, this one has not",
              l->key, l->value);
@@ -375,7 +375,7 @@ static void advise(struct cmn_cfg_walk *w, int classes)
     int has = most ? atoi(most->value) : 0;
     long long should = classes * (long long)EACH > LEAST ? classes * (long long)EACH : LEAST;
 
-    if (cmn_cfg_keys_has_more() && cmn_cfg_int(w->q->cfg, 0, "batch", 1) == 1) {
+    if (cmn_cfg_has_more() && cmn_cfg_int(w->q->cfg, 0, "batch", 1) == 1) {
         cmn_cfg_tell(w, CMN_CFG_ADVICE, net_line(w, "batch"),
                      "batch=1 is for a test: this Darknet trains detectors with 2 images a step "
                      "or more: batch=64, subdivisions=16");
@@ -417,7 +417,7 @@ static void advise_activation(struct cmn_cfg_walk *w)
 
 /* The last layer that a command needs, and the shape of its images: 3 channels, or a square. */
 static const struct {
-    const char *driver, *last, *more; /* `more`: those of AlexeyAB's Darknet alone, or NULL */
+    const char *driver, *last, *more; /* `more`: only AlexeyAB's Darknet has these, or NULL */
     int boxes, classes;               /* coords=4; classes= if it must be one number */
 } trainers[] = {
     {"detector", " [yolo] [region] ", " [Gaussian_yolo] [contrastive] ", 1, 0},
@@ -447,7 +447,7 @@ static void check_last(struct cmn_cfg_walk *w, const char *driver)
         check_pixels(w, driver);
     }
     for (size_t i = 0; i < sizeof trainers / sizeof trainers[0]; i++) {
-        const char *more = cmn_cfg_keys_has_more() && trainers[i].more ? trainers[i].more : "";
+        const char *more = cmn_cfg_has_more() && trainers[i].more ? trainers[i].more : "";
 
         if (strcmp(trainers[i].driver, driver)) {
             continue;
@@ -487,7 +487,7 @@ static const struct cmn_cfg_line *too_small_a_crop(struct cmn_cfg_walk *w, doubl
 static void check_images(struct cmn_cfg_walk *w)
 {
     const struct cmn_cfg_shape *in = &w->shape[0];
-    int more = cmn_cfg_keys_has_more(), boxes = w->q->answer == CMN_BOXES;
+    int more = cmn_cfg_has_more(), boxes = w->q->answer == CMN_BOXES;
     const struct cmn_cfg_line *l;
 
     if (!in->known || w->q->answer == CMN_NO_ANSWER) {
@@ -551,13 +551,13 @@ static void check_outputs(struct cmn_cfg_walk *w, struct cmn_cfg_shape out)
     int regressor = w->q->driver && !strcmp(w->q->driver, "regressor");
     int classes = l ? atoi(l->value) : regressor ? 1 : 2;
 
-    if (leaves && w->q->answer == CMN_CLASSES && !cmn_cfg_keys_has_more() && !has_tree(w->q)) {
+    if (leaves && w->q->answer == CMN_CLASSES && !cmn_cfg_has_more() && !has_tree(w->q)) {
         cmn_cfg_say(w->listener, CMN_CFG_BAD_CLASSES, w->q->data_name, leaves->line,
                     "leaves=%.80s are those of a tree, and the cfg has no tree=: remove it",
                     leaves->value);
     }
     if ((w->q->answer != CMN_CLASSES && !regressor) || !out.known || out.values == classes ||
-        (cmn_cfg_keys_has_more() &&
+        (cmn_cfg_has_more() &&
          (cmn_cfg_find(w->q->data, -1, "tree") || cmn_cfg_int(w->q->data, -1, "tag", 0)))) {
         return;
     }
@@ -606,7 +606,7 @@ static void check_same_boxes(struct cmn_cfg_walk *w, struct seen *seen)
     if (seen->classes < 0 && w->q->trains && !w->drawn) {
         advise(w, classes);
     }
-    if (each && cmn_cfg_keys_has_more() && cmn_cfg_numbers_in(each->value) != classes) {
+    if (each && cmn_cfg_has_more() && cmn_cfg_numbers_in(each->value) != classes) {
         cmn_cfg_tell(w, CMN_CFG_BAD_LAYER, each,
                      "counters_per_class has %d numbers, and needs one for each of the %d classes",
                      cmn_cfg_numbers_in(each->value), classes);
@@ -672,7 +672,7 @@ static int draws_sizes(struct cmn_cfg_walk *w)
     int section = w->q->answer == CMN_CLASSES ? 0 : w->section;
 
     return w->q->trains && w->q->answer != CMN_NO_ANSWER && w->shape[0].w >= 1 &&
-           !cmn_cfg_keys_has_more() && strcmp(w->type, "detection") != 0 &&
+           !cmn_cfg_has_more() && strcmp(w->type, "detection") != 0 &&
            cmn_cfg_int(w->q->cfg, section, "random", 0);
 }
 
@@ -711,7 +711,7 @@ static void check_layers(struct cmn_cfg_walk *w, const char *bad)
     if (w->q->data) {
         check_outputs(w, w->shape[w->section]);
     }
-    if (w->q->trains && !cmn_cfg_keys_has_more()) {
+    if (w->q->trains && !cmn_cfg_has_more()) {
         check_truths(w, last);
         w->section = w->q->cfg->sections - 1;
     }

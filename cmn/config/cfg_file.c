@@ -175,3 +175,15 @@ int cmn_cfg_numbers_in(const char *list)
     }
     return n;
 }
+
+static int has_more;
+
+void cmn_cfg_declare_more(void)
+{
+    has_more = 1;
+}
+
+int cmn_cfg_has_more(void)
+{
+    return has_more;
+}

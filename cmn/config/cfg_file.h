@@ -50,6 +50,12 @@ const char *cmn_cfg_text(const struct cmn_cfg_file *cfg, int section, const char
                          const char *otherwise);
 int cmn_cfg_int(const struct cmn_cfg_file *cfg, int section, const char *key, int otherwise);
 
+/* Declares that this Darknet is AlexeyAB's. Must be called before all other functions of config/. */
+void cmn_cfg_declare_more(void);
+
+/* Returns whether this Darknet is AlexeyAB's. */
+int cmn_cfg_has_more(void);
+
 /* Counts the numbers of a list "10,13, 16,30"; a # ends the list. */
 int cmn_cfg_numbers_in(const char *list);
 

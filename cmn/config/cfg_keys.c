@@ -29,18 +29,6 @@ static const char foreign[] =
     "uc_normalizer unsupervised use_cuda_graph wait_stream weights_normalization "
     "weights_reject_freq weights_type workspace_size_limit_MB yolo_layer yolo_point ";
 
-static int has_more;
-
-void cmn_cfg_keys_none_elsewhere(void)
-{
-    has_more = 1;
-}
-
-int cmn_cfg_keys_has_more(void)
-{
-    return has_more;
-}
-
 /* Darknet looks for these keys of [net] only where another key has one of these values. */
 static const struct {
     const char *key, *other, *values, *needs;
@@ -76,9 +64,9 @@ int cmn_cfg_boxes(const struct cmn_cfg_file *cfg, int *classes, int *max)
             *classes = cmn_cfg_int(cfg, s, "classes", is_detection ? 1 : 20);
             *max = is_detection ? 0
                                 : cmn_cfg_int(cfg, s, "max",
-                                              cmn_cfg_keys_has_more() ? 200
-                                              : is_region             ? 30
-                                                                      : 90);
+                                              cmn_cfg_has_more() ? 200
+                                              : is_region        ? 30
+                                                                 : 90);
         }
     }
     return finds;
@@ -86,7 +74,7 @@ int cmn_cfg_boxes(const struct cmn_cfg_file *cfg, int *classes, int *max)
 
 const char *cmn_data_train_list(int boxes)
 {
-    return boxes && cmn_cfg_keys_has_more() ? "data/train.txt" : "data/train.list";
+    return boxes && cmn_cfg_has_more() ? "data/train.txt" : "data/train.list";
 }
 
 const char *cmn_cfg_key_needs(const struct cmn_cfg_file *cfg, const char *key)
@@ -102,12 +90,12 @@ const char *cmn_cfg_key_needs(const struct cmn_cfg_file *cfg, const char *key)
 
 int cmn_cfg_key_of_more(const char *key)
 {
-    return has_more && (cmn_cfg_is_among(foreign, key) || cmn_cfg_number_key(key));
+    return cmn_cfg_has_more() && (cmn_cfg_is_among(foreign, key) || cmn_cfg_number_key(key));
 }
 
 int cmn_cfg_key_elsewhere(const char *key)
 {
-    return !has_more && cmn_cfg_is_among(foreign, key);
+    return !cmn_cfg_has_more() && cmn_cfg_is_among(foreign, key);
 }
 
 static int contains(const char *const *list, int n, const char *word)

@@ -24,12 +24,6 @@ const char *cmn_cfg_key_needs(const struct cmn_cfg_file *cfg, const char *key);
  * the same key, which `again` says. Returns 0 if the key has an effect, and 1 if not. */
 int cmn_data_key_describe(const char *key, int again, char *text, size_t bytes);
 
-/* Declares that this Darknet is AlexeyAB's. Must be called before all other functions. */
-void cmn_cfg_keys_none_elsewhere(void);
-
-/* Returns whether this Darknet is AlexeyAB's. */
-int cmn_cfg_keys_has_more(void);
-
 /* Returns whether this Darknet is AlexeyAB's and has this key in a section. */
 int cmn_cfg_key_of_more(const char *key);
 

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/cfg_keys.h"
-
 /* Layers beyond these limits do not fit into memory. The parser also checks the products of such
  * numbers. */
 enum { SIDE = 65536, MANY = 1 << 24 };
@@ -237,7 +235,7 @@ static const struct cmn_cfg_number table[] = {
 
 enum { ROWS = sizeof table / sizeof table[0] };
 
-/* AlexeyAB's Darknet alone reads these, or reads them in another way. */
+/* Only AlexeyAB's Darknet reads these, or it reads them in another way. */
 static const struct cmn_cfg_number more[] = {
     {"net", "sgdr_cycle", CMN_CFG_WHOLE, 1, INT_MAX, "iterations", "first cycle of policy=sgdr"},
     {"net", "sgdr_mult", CMN_CFG_WHOLE, 1, 1000000, "(factor)", "of a cycle to the next one"},
@@ -265,7 +263,7 @@ const struct cmn_cfg_number *cmn_cfg_number_at(int i)
 
 static const struct cmn_cfg_number *find(const char *section, const char *key)
 {
-    for (size_t i = 0; cmn_cfg_keys_has_more() && i < sizeof more / sizeof more[0]; i++) {
+    for (size_t i = 0; cmn_cfg_has_more() && i < sizeof more / sizeof more[0]; i++) {
         if (!strcmp(more[i].section, section) && !strcmp(more[i].key, key)) {
             return &more[i];
         }

@@ -128,7 +128,7 @@ static double padding_of(struct cmn_cfg_walk *w, double size)
 /* Returns stride_x or stride_y, which only AlexeyAB's Darknet has, or stride. */
 static double stride_of(struct cmn_cfg_walk *w, const char *key)
 {
-    double own = cmn_cfg_keys_has_more() ? cmn_cfg_whole(w, key, -1) : -1;
+    double own = cmn_cfg_has_more() ? cmn_cfg_whole(w, key, -1) : -1;
 
     return own >= 1 ? own : cmn_cfg_whole(w, "stride", 1);
 }
@@ -136,7 +136,7 @@ static double stride_of(struct cmn_cfg_walk *w, const char *key)
 /* Returns whether a key of AlexeyAB's changes the shape in a way that only Darknet computes. */
 static int is_smoothed(struct cmn_cfg_walk *w)
 {
-    return cmn_cfg_keys_has_more() &&
+    return cmn_cfg_has_more() &&
            (cmn_cfg_whole(w, "antialiasing", 0) || cmn_cfg_whole(w, "dilation", 1) > 1);
 }
 
@@ -181,7 +181,7 @@ static void local(struct cmn_cfg_walk *w)
                   n);
         fit_filters(w, n, size, w->out.w, w->out.h);
         fits(w, w->in.c * n * size * size * w->out.w * w->out.h, "weights");
-        w->out.known = !cmn_cfg_keys_has_more();
+        w->out.known = !cmn_cfg_has_more();
     }
 }
 
@@ -206,7 +206,7 @@ static void maxpool(struct cmn_cfg_walk *w)
                   places(w->in.h, padding, size, stride_of(w, "stride_y")), w->in.c);
         fits(w, w->batch * w->out.values, "outputs of a micro-batch");
         w->out.known =
-            !is_smoothed(w) && !(cmn_cfg_keys_has_more() && cmn_cfg_whole(w, "maxpool_depth", 0));
+            !is_smoothed(w) && !(cmn_cfg_has_more() && cmn_cfg_whole(w, "maxpool_depth", 0));
     }
 }
 
@@ -237,7 +237,7 @@ static void reorg(struct cmn_cfg_walk *w)
 {
     double stride = cmn_cfg_whole(w, "stride", 1), square = stride * stride;
     int flat = cmn_cfg_whole(w, "flatten", 0) != 0, back = cmn_cfg_whole(w, "reverse", 0) != 0;
-    double extra = cmn_cfg_keys_has_more() ? 0 : cmn_cfg_whole(w, "extra", 0);
+    double extra = cmn_cfg_has_more() ? 0 : cmn_cfg_whole(w, "extra", 0);
 
     if (!takes_image(w)) {
         return;
@@ -354,8 +354,8 @@ static void needs_list(struct cmn_cfg_walk *w, const char *key)
 
 static void route(struct cmn_cfg_walk *w)
 {
-    double groups = cmn_cfg_keys_has_more() ? cmn_cfg_whole(w, "groups", 1) : 1;
-    double id = cmn_cfg_keys_has_more() ? cmn_cfg_whole(w, "group_id", 0) : 0;
+    double groups = cmn_cfg_has_more() ? cmn_cfg_whole(w, "groups", 1) : 1;
+    double id = cmn_cfg_has_more() ? cmn_cfg_whole(w, "group_id", 0) : 0;
     const struct cmn_cfg_shape *from, *first;
     int number;
 
@@ -391,7 +391,7 @@ static int can_add(const struct cmn_cfg_walk *w, const struct cmn_cfg_shape *b)
 {
     const struct cmn_cfg_shape *a = &w->in;
 
-    if (cmn_cfg_keys_has_more() || w->drawn) {
+    if (cmn_cfg_has_more() || w->drawn) {
         return a->w == b->w && a->h == b->h;
     }
     return a->w >= 1 && a->h >= 1 && b->w >= 1 && b->h >= 1 &&
@@ -416,7 +416,7 @@ static void shortcut(struct cmn_cfg_walk *w)
                    (from->w != w->in.w || from->h != w->in.h || from->c != w->in.c)) {
             FAULT(w, "alpha", "alpha must be 1 unless both layers have one shape");
         }
-        if (!cmn_cfg_keys_has_more()) {
+        if (!cmn_cfg_has_more()) {
             return;
         }
     }
@@ -514,7 +514,7 @@ static void boxes(struct cmn_cfg_walk *w)
     char how[120];
     int number;
 
-    if (cmn_cfg_keys_has_more()) {
+    if (cmn_cfg_has_more()) {
         named(w, "embedding_layer", 0, &number);
     }
     check_anchors(w);
@@ -563,11 +563,11 @@ double cmn_cfg_truths(struct cmn_cfg_walk *w)
     const char *type = w->type;
 
     if (!strcmp(type, "yolo") || !strcmp(type, "Gaussian_yolo")) {
-        return cmn_cfg_keys_has_more() ? cmn_cfg_whole(w, "max", 200) * 6
-                                       : cmn_cfg_whole(w, "max", 90) * 5;
+        return cmn_cfg_has_more() ? cmn_cfg_whole(w, "max", 200) * 6
+                                  : cmn_cfg_whole(w, "max", 90) * 5;
     }
     if (!strcmp(type, "region")) {
-        if (cmn_cfg_keys_has_more()) {
+        if (cmn_cfg_has_more()) {
             return cmn_cfg_whole(w, "max", 200) * 6;
         }
         return cmn_cfg_whole(w, "max", 30) * (cmn_cfg_whole(w, "coords", 4) + 1);
@@ -652,7 +652,7 @@ static void no_layer(struct cmn_cfg_walk *w, int tree)
 
 int cmn_cfg_shape(struct cmn_cfg_walk *w)
 {
-    const int tree = cmn_cfg_keys_has_more() ? A : P;
+    const int tree = cmn_cfg_has_more() ? A : P;
 
     w->out = (struct cmn_cfg_shape){0};
     for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++) {

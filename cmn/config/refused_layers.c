@@ -66,7 +66,7 @@ static const struct {
 
 const char *cmn_refused_layer(const char *section, const char *key, const char *value, int use)
 {
-    const enum tree tree = cmn_cfg_keys_has_more() ? OTHER : PJREDDIE;
+    const enum tree tree = cmn_cfg_has_more() ? OTHER : PJREDDIE;
 
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         int is_here = !strcmp(table[i].section, section) ||

@@ -460,7 +460,7 @@ static void know_tree(void)
         cmn_commands_in_both(cmn_tree.whose);
     }
     if (cmn_tree.has_more) {
-        cmn_cfg_keys_none_elsewhere();
+        cmn_cfg_declare_more();
         cmn_arguments_none_elsewhere();
     }
 }

@@ -51,7 +51,7 @@ TEST(what_each_tree_refuses)
                 fail_msg("row %zu, AlexeyAB %d: %s", i, alexeyab, why ? why : "accepted");
             }
         }
-        cmn_cfg_keys_none_elsewhere();
+        cmn_cfg_declare_more();
     }
     assert_string_equal(cmn_refused_layer("[rnn]", "[rnn]", "", 0),
                         "-cmn trains no layer that keeps a state between steps; use one process, "
