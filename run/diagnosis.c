@@ -226,17 +226,29 @@ static int is_crash(int signal_number)
            signal_number == SIGILL || signal_number == SIGABRT;
 }
 
-/* Returns whether the ranks have ended to continue on other machines. A rank that is too young to
- * know the signal dies of it, and loses nothing. */
-static int have_left(const struct cmn_observed *o)
-{
-    return ((o->moves || o->leaving[0]) && o->stop_heard && !o->fatal[0]) ||
-           (o->moves && o->signal == SIGUSR1) || (o->signal == SIGTERM && o->host[0]);
-}
-
 static int is_stop_request(int signal_number)
 {
     return signal_number == SIGINT || signal_number == SIGTERM;
+}
+
+/* Returns whether a rank or a machine was lost before all was saved. A rank that is too young to
+ * know a request to stop dies of it, and loses nothing. */
+static int is_cut_off(const struct cmn_observed *o)
+{
+    return !o->ended && (o->signal ? o->signal != SIGUSR1 && !is_stop_request(o->signal)
+                                   : o->daemon_lost && o->began);
+}
+
+int cmn_observed_unsaved(const struct cmn_observed *o)
+{
+    return o->stops == 1 && is_cut_off(o);
+}
+
+/* Returns whether the ranks have ended to continue on other machines. */
+static int have_left(const struct cmn_observed *o)
+{
+    return ((o->moves || o->leaving[0]) && o->stop_heard && !o->fatal[0] && !is_cut_off(o)) ||
+           (o->moves && o->signal == SIGUSR1) || (o->signal == SIGTERM && o->host[0]);
 }
 
 static struct cmn_diagnosis failed(const struct cmn_observed *o, struct cmn_diagnosis d)
@@ -258,6 +270,17 @@ static struct cmn_diagnosis failed(const struct cmn_observed *o, struct cmn_diag
                  : o->disconnected ? "MPI says that the connection to a rank broke"
                                    : "no rank said why");
     }
+    return d;
+}
+
+static struct cmn_diagnosis stopped(const struct cmn_observed *o, struct cmn_diagnosis d, int stop)
+{
+    snprintf(d.what, sizeof d.what, "asked to stop (%s)", strsignal(stop));
+    if (cmn_observed_unsaved(o)) {
+        d = failed(o, d);
+        strcat(d.what, ": not all was saved");
+    }
+    d.outcome = CMN_STOPPED;
     return d;
 }
 
@@ -361,8 +384,7 @@ struct cmn_diagnosis cmn_diagnose(const struct cmn_observed *o, int status, int 
         d.outcome = CMN_DONE;
         snprintf(d.what, sizeof d.what, "all went well");
     } else if (stop) {
-        d.outcome = CMN_STOPPED;
-        snprintf(d.what, sizeof d.what, "asked to stop (%s)", strsignal(stop));
+        return stopped(o, d, stop);
     } else if (o->unread || (WIFSIGNALED(status) && signal_number == SIGPIPE)) {
         d.outcome = CMN_WRONG;
         d.status = CMN_UNREAD;

@@ -56,6 +56,7 @@ struct cmn_observed {
     int refuted; /* a sentence as of mpiexec said that the job fails, and its ranks continued */
     int hung;    /* mpiexec did not end after a fault, and cmn-run ended it */
     int moves;   /* cmn-run has asked the ranks to end, as other machines are to be used */
+    int stops;   /* requests to stop that cmn-run has passed on; after the second it kills ranks */
 };
 
 void cmn_observe_nothing(struct cmn_observed *o);
@@ -68,6 +69,9 @@ void cmn_observe_life(struct cmn_observed *o);
 
 /* Returns whether something has gone wrong that ends the job. */
 int cmn_observed_fault(const struct cmn_observed *o);
+
+/* Returns whether ranks were asked to save and to end, and one of them died before all was saved. */
+int cmn_observed_unsaved(const struct cmn_observed *o);
 
 /* Returns whether ranks may have run without any event: nobody knows what they have written. */
 int cmn_observed_blind(const struct cmn_observed *o);

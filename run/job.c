@@ -39,7 +39,6 @@ struct job {
     enum box box;
     char boxes[BOXES];     /* boxes that say how ranks ended are held back */
     size_t held, complete; /* bytes of the boxes; of them those of whole ones */
-    int stops;             /* signals passed on */
     double stopped;        /* when that was last */
     double asked;          /* when SIGUSR1 was sent last */
     double fault;          /* when something went wrong first; 0: never */
@@ -216,12 +215,12 @@ static void pass_stop(struct job *j)
                                        "mpiexec is told to end them now", "mpiexec is killed"};
     double now = cmn_clock();
 
-    if (j->stops == 3 || (j->stops && now - j->stopped < ONE_REQUEST)) {
+    if (j->observed->stops == 3 || (j->observed->stops && now - j->stopped < ONE_REQUEST)) {
         return;
     }
     cmn_journal_say("stop", "signal %d (%s): %s", cmn_stop_signal(), strsignal(cmn_stop_signal()),
-                    what[j->stops]);
-    kill(j->pid, with[j->stops++]);
+                    what[j->observed->stops]);
+    kill(j->pid, with[j->observed->stops++]);
     j->stopped = j->asked = now;
 }
 
@@ -232,8 +231,8 @@ static void ask_again(struct job *j)
 {
     double now = cmn_clock();
 
-    if ((j->stops == 1 || (!j->stops && j->observed->moves)) && !j->observed->stop_heard &&
-        !j->fault && now - j->asked >= ASK_AGAIN) {
+    if ((j->observed->stops == 1 || (!j->observed->stops && j->observed->moves)) &&
+        !j->observed->stop_heard && !j->fault && now - j->asked >= ASK_AGAIN) {
         kill(j->pid, SIGUSR1);
         j->asked = now;
     }
@@ -243,7 +242,7 @@ static void ask_again(struct job *j)
 static void look_out(struct job *j)
 {
     if (j->observed->reached[0] && !j->observed->moves && !j->observed->stop_heard &&
-        !j->observed->ended && !j->stops && !j->fault && cmn_lookout_sees_others()) {
+        !j->observed->ended && !j->observed->stops && !j->fault && cmn_lookout_sees_others()) {
         j->observed->moves = 1;
         j->asked = cmn_clock();
         kill(j->pid, SIGUSR1);
@@ -328,7 +327,8 @@ static void watch(struct job *j, int fd, int *status)
     take_text(j, text, n);
     end_line(j, '\0');
     /* cmn-run explains a bad end. A box without an end may hold what ranks have said. */
-    explains = *status && (j->stops || j->observed->stop_heard || cmn_observed_fault(j->observed));
+    explains = *status &&
+               (j->observed->stops || j->observed->stop_heard || cmn_observed_fault(j->observed));
     release(j, explains ? j->complete : 0);
 }
 

@@ -288,14 +288,14 @@ static int decide(struct run *r, const struct cmn_observed *o, const struct cmn_
         return -1;
     }
     if (d->outcome == CMN_STOPPED) {
-        if (!cmn_stop_signal()) {
+        if (!cmn_stop_signal() || cmn_observed_unsaved(o)) {
             cmn_run_fail("%s", d->what);
+            return d->status;
         }
         /* A rank that mpiexec had to kill, or that died of our signal, says nothing; a rank that
          * could not save does. */
-        return cmn_stop_signal() && (d->status >= 128 || o->signal == SIGUSR1 || !o->fatal[0])
-                   ? 128 + cmn_stop_signal()
-                   : d->status;
+        return d->status >= 128 || o->signal == SIGUSR1 || !o->fatal[0] ? 128 + cmn_stop_signal()
+                                                                        : d->status;
     }
     count(r, o, d);
     cmn_run_fail("%s", d->what);

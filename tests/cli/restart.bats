@@ -172,6 +172,9 @@ ends() {
     [[ $(grep -c 'asked to save' cmn-run.log) -eq 1 ]]
     # A rank that does not know the signal yet dies of it; the others miss it.
     ends 130 1 'trap : USR1; kill -INT $PPID; until grep -qs "asked to save" cmn-run.log; do sleep 0.1; done; echo "mpiexec noticed that process rank 1 with PID 7 on node b exited on signal 10 (User defined signal 1)." >&2; '"$(event failure 0@a 7 'rank 1 is gone')"'exit 75' 'exit 0'
+    # A rank that is killed while it saves is another matter.
+    ends 137 1 'trap : USR1; kill -TERM $PPID; until grep -qs "asked to save" cmn-run.log; do sleep 0.1; done; '"$(event stop 0@a 7 '')$lost" 'exit 0'
+    grep -qx 'cmn-run: rank 1 on b ended by signal 9 (Killed): not all was saved' run.err
 }
 
 @test "a stop before the job began is no success, though mpiexec says so" {

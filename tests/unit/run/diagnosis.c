@@ -28,6 +28,13 @@ static const struct row {
     {"@end\n", 0, SIGINT, 0, CMN_DONE, 0, "all went well"},
     {"", 0, SIGINT, 0, CMN_STOPPED, 130, "asked to stop (Interrupt) before the job began"},
     {"@stop\n", 143, SIGTERM, 0, CMN_STOPPED, 143, "asked to stop (Terminated)"},
+    {"@stop\n@stops\n" DIED "9 (Killed).\n", 137, SIGTERM, 0, CMN_STOPPED, 137,
+     "rank 1 on b ended by signal 9 (Killed): not all was saved"},
+    {"@stop\n@stops\n" LOST NODE_C, 205, SIGTERM, 0, CMN_STOPPED, 205, "c: not all was saved"},
+    {"@stops\n" LOST, 205, SIGTERM, 0, CMN_STOPPED, 205, "asked to stop"},
+    {"@stop\n@stops\n@end\n" DIED "9 (Killed).\n", 137, SIGTERM, 0, CMN_STOPPED, 137, "asked to"},
+    {"@stop\n@stops\n@stops\n" DIED "9 (Killed).\n", 137, SIGTERM, 0, CMN_STOPPED, 137, "asked to"},
+    {"@stop\n@stops\n" DIED "10 (User).\n", 138, SIGTERM, 0, CMN_STOPPED, 138, "asked to stop"},
     {"", 1, 0, 0, CMN_WRONG, 1, "another attempt would end that way, too"},
     {ERROR, 1, 0, 1, CMN_WRONG, 1, "that way, too: rank 1 on b: bad cfg"},
     {ERROR, 0, 0, 0, CMN_WRONG, 1, "rank 1 on b: bad cfg"},
@@ -71,6 +78,9 @@ static const struct row {
     {DIED "2 (Interrupt).\n", 1, 0, 0, CMN_STOPPED, 1, "rank 1 on b ended by signal 2"},
     {"@stop\n@leave\n", 143, 0, 0, CMN_MOVES, 143, ""},
     {"@stop\n@moves\n", 138, 0, 0, CMN_MOVES, 138, ""},
+    {"@stop\n@moves\n" DIED "11 (Segmentation fault).\n", 139, 0, 0, CMN_CRASHED, 139, "signal 11"},
+    {"@stop\n@leave\n" DIED "9 (Killed).\n", 137, 0, 0, CMN_FAILED, 137, "signal 9"},
+    {"@stop\n@leave\n@end\n" DIED "9 (Killed).\n", 137, 0, 0, CMN_MOVES, 137, "signal 9"},
     {"@stop\n@moves\n" FATAL, 75, 0, 0, CMN_FAILED, 75, "disk full"},
     {"@leave\n", 138, 0, 0, CMN_FAILED, 138, "signal 10"},
     {"@moves\n" DIED "10 (User).\n", 138, 0, 0, CMN_MOVES, 138, ""},
@@ -151,6 +161,8 @@ static void see(struct cmn_observed *o, const char *line)
         o->hung = 1;
     } else if (!strcmp(line, "@moves")) {
         o->moves = 1;
+    } else if (!strcmp(line, "@stops")) {
+        o->stops++;
     } else {
         sscanf(line, "@%s %[^\n]", e.kind, e.text);
         cmn_observe_event(o, &e);
