@@ -27,13 +27,23 @@ static int good_slots(const char *text, int *slots)
     return isdigit((unsigned char)text[0]) && !*end && n > 0 && n <= SLOTS_MAX;
 }
 
-static void add(struct cmn_hosts *h, const char *name, int slots)
+static struct cmn_host *named(const struct cmn_hosts *h, const char *name)
 {
     for (int i = 0; i < h->count; i++) {
         if (!strcmp(h->host[i].name, name)) {
-            h->host[i].slots += slots;
-            return;
+            return &h->host[i];
         }
+    }
+    return NULL;
+}
+
+static void add(struct cmn_hosts *h, const char *name, int slots)
+{
+    struct cmn_host *known = named(h, name);
+
+    if (known) {
+        known->slots += slots;
+        return;
     }
     h->host = cmn_run_realloc(h->host, (size_t)h->count + 1, sizeof *h->host);
     h->host[h->count] = (struct cmn_host){.slots = slots, .failures = CMN_GOOD};
@@ -101,15 +111,13 @@ int cmn_hosts_read(struct cmn_hosts *h, const char *text, const char *name)
 void cmn_hosts_replace(struct cmn_hosts *h, const struct cmn_hosts *list)
 {
     for (int i = 0; h->count && i < list->count; i++) {
-        struct cmn_host *new = &list->host[i];
+        struct cmn_host *new = &list->host[i], *known = named(h, new->name);
         int slots = new->slots;
         new->gone = CMN_HOST_GONE;
         new->failures = 0;
-        for (int k = 0; k < h->count; k++) {
-            if (!strcmp(h->host[k].name, new->name)) {
-                *new = h->host[k];
-                new->slots = slots;
-            }
+        if (known) {
+            *new = *known;
+            new->slots = slots;
         }
     }
     free(h->host);
@@ -151,6 +159,21 @@ char *cmn_hosts_text(const struct cmn_hosts *h)
         cmn_run_fatal("out of memory");
     }
     return text;
+}
+
+int cmn_hosts_differ(const struct cmn_hosts *h, const char *text)
+{
+    struct cmn_hosts others = {0};
+    int differ;
+
+    cmn_hosts_parse(&others, text);
+    differ = cmn_hosts_ranks(h) != cmn_hosts_ranks(&others);
+    for (int i = 0; i < h->count; i++) {
+        const struct cmn_host *other = named(&others, h->host[i].name);
+        differ |= cmn_host_is_used(&h->host[i]) && (!other || other->slots != h->host[i].slots);
+    }
+    free(others.host);
+    return differ;
 }
 
 int cmn_hosts_ranks(const struct cmn_hosts *h)

@@ -50,6 +50,10 @@ int cmn_host_is_used(const struct cmn_host *h);
 /* Returns the machines that are used, as mpiexec -host takes them. The caller frees the text. */
 char *cmn_hosts_text(const struct cmn_hosts *h);
 
+/* Returns whether they are others than those of such a text, or take other numbers of ranks. The
+ * order does not matter. */
+int cmn_hosts_differ(const struct cmn_hosts *h, const char *text);
+
 /* Returns how many ranks they take. */
 int cmn_hosts_ranks(const struct cmn_hosts *h);
 

@@ -298,7 +298,7 @@ void cmn_lookout_begin(char *const *check)
 static int are_others(void)
 {
     char *now = cmn_hosts_text(&lookout.options->hosts);
-    int others = strcmp(now, lookout.running) && now[0];
+    int others = now[0] && cmn_hosts_differ(&lookout.options->hosts, lookout.running);
 
     if (others) {
         cmn_journal_say("move", "%s instead of %s: the ranks save, and start again there", now,

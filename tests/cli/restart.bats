@@ -453,6 +453,9 @@ END
     restarts 0 2 -hostfile hostfile -interval 1 "${train[@]}"
     [[ $(<words-2) == *' -host a:2 -n 2 '* ]]
     run -1 grep -E ' (failure|pause) ' cmn-run.log
+    # Another order of the same machines is no move.
+    stand_in "$(event start 0@a -1 '')$(event training 0@a 5 'x 5')trap 'exit 138' USR1; until ((\$(wc -l <asked) > 3)); do sleep 0.1; done; exit 0" 'exit 0'
+    restarts 0 1 -discover 'echo >>asked; printf "%s slots=1\n" a b | if [ $(($(wc -l <asked) % 2)) = 0 ]; then tac; else cat; fi' -interval 1 "${train[@]}"
 }
 
 @test "machines that are gone are left out, or waited for, and come back" {

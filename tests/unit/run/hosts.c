@@ -162,6 +162,26 @@ TEST(what_is_known)
     free(h.host);
 }
 
+TEST(other_machines)
+{
+    static const struct {
+        const char *list;
+        int differ;
+    } lists[] = {{"a:2,b:1", 0}, {"b:1,a:2", 0}, {"a:2", 1},         {"a:1,b:2", 1},
+                 {"a:2,b:2", 1}, {"b:1", 1},     {"a:2,b:1,c:4", 0}, {"a:2,c:1", 1}};
+
+    for (size_t i = 0; i < COUNT(lists); i++) {
+        struct cmn_hosts h = {0}, list = {0};
+        cmn_hosts_parse(&h, "a:2,b:1");
+        cmn_hosts_parse(&list, lists[i].list);
+        cmn_hosts_replace(&h, &list); /* what is new is not used yet */
+        if (cmn_hosts_differ(&h, "a:2,b:1") != lists[i].differ) {
+            fail_msg("%s", lists[i].list);
+        }
+        free(h.host);
+    }
+}
+
 TEST(commands)
 {
     static const struct {
