@@ -124,17 +124,23 @@ void cmn_hosts_replace(struct cmn_hosts *h, const struct cmn_hosts *list)
     *h = *list;
 }
 
+static int is_address(const char *name)
+{
+    return !name[strspn(name, "0123456789.")];
+}
+
 struct cmn_host *cmn_hosts_find(const struct cmn_hosts *h, const char *name)
 {
+    struct cmn_host *found = named(h, name);
     size_t n = strcspn(name, ".");
 
-    for (int i = 0; i < h->count; i++) {
-        if (!strcmp(h->host[i].name, name) ||
-            (strcspn(h->host[i].name, ".") == n && !strncmp(h->host[i].name, name, n))) {
-            return &h->host[i];
+    for (int i = 0; !found && !is_address(name) && i < h->count; i++) {
+        const char *other = h->host[i].name;
+        if (strcspn(other, ".") == n && !strncmp(other, name, n) && !is_address(other)) {
+            found = &h->host[i];
         }
     }
-    return NULL;
+    return found;
 }
 
 int cmn_host_is_used(const struct cmn_host *h)

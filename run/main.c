@@ -129,11 +129,13 @@ static int can_move(const struct run *r)
 }
 
 /* Leaves the machines on which a rank was asked to end: they are not used until they have been
- * away. Where no machine would be left, that was a request to stop. */
+ * away. Where no machine would be left, or none is known by that name, it was a request to stop. */
 static void leave(struct run *r, const struct cmn_observed *o, struct cmn_diagnosis *d)
 {
     struct cmn_hosts *hosts = &r->options.hosts;
     char list[sizeof o->leaving + sizeof o->host + 1], *rest = list, *name;
+    const char *unknown = NULL;
+    int found = o->moves;
 
     if (d->outcome != CMN_MOVES) {
         return;
@@ -142,12 +144,20 @@ static void leave(struct run *r, const struct cmn_observed *o, struct cmn_diagno
     while ((name = strsep(&rest, " "))) {
         struct cmn_host *h = name[0] ? cmn_hosts_find(hosts, name) : NULL;
         if (h) {
-            h->left = 1;
+            h->left = found = 1;
+        } else if (name[0]) {
+            unknown = name;
         }
     }
-    r->moves = can_move(r) && cmn_hosts_ranks(hosts);
+    r->moves = found && can_move(r) && cmn_hosts_ranks(hosts);
     if (!r->moves) {
         d->outcome = CMN_STOPPED;
+        if (unknown && !found && can_move(r)) {
+            snprintf(d->what, sizeof d->what,
+                     "%s was asked to end, and has another name in the list, or none: this ends "
+                     "the job",
+                     unknown);
+        }
         return;
     }
     for (int i = 0; i < hosts->count; i++) {

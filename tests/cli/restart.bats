@@ -448,6 +448,13 @@ END
     run -1 grep -E ' (failure|pause) ' cmn-run.log
     stand_in "$(dies_of a 15)"
     restarts 143 1 -hosts a:2 "${train[@]}"
+    # The list has another name for it, or an address that begins alike.
+    stand_in "$(event stop 0@c 7 '')$(event leave 0@c 7 '')exit 143"
+    restarts 143 1 -hosts a:2,b:3 "${train[@]}"
+    grep -qx 'cmn-run: c was asked to end, and has another name in the list, or none: this ends the job' run.err
+    stand_in "$(dies_of 10.0.0.2 15)" 'exit 0'
+    restarts 0 2 -hosts 10.0.0.1:2,10.0.0.2:3 "${train[@]}"
+    [[ $(<words-2) == *' -host 10.0.0.1:2 -n 2 '* ]]
     printf '%s slots=2\n' a b >hostfile
     stand_in "$(event start 0@a -1 '')$(event training 0@a 5 'x 5')trap '$(dies_of a 10)' USR1; echo 'a slots=2' >hostfile; while :; do sleep 0.1; done" 'exit 0'
     restarts 0 2 -hostfile hostfile -interval 1 "${train[@]}"

@@ -140,6 +140,17 @@ TEST(what_is_known)
     assert_null(cmn_hosts_find(&h, "node"));
     assert_null(cmn_hosts_find(&h, "node10"));
     assert_null(cmn_hosts_find(&none, "node1"));
+    list = none;
+    cmn_hosts_parse(&list, "10.0.0.1,10.0.0.2,7.x.org,n.x,n.y,n");
+    assert_ptr_equal(cmn_hosts_find(&list, "10.0.0.2"), &list.host[1]);
+    assert_null(cmn_hosts_find(&list, "10.0.0.3"));
+    assert_null(cmn_hosts_find(&list, "10"));
+    assert_null(cmn_hosts_find(&list, "7.0.0.3"));
+    assert_null(cmn_hosts_find(&list, "10.x.org"));
+    assert_ptr_equal(cmn_hosts_find(&list, "n.y"), &list.host[4]);
+    assert_ptr_equal(cmn_hosts_find(&list, "n"), &list.host[5]);
+    assert_ptr_equal(cmn_hosts_find(&list, "n.z"), &list.host[3]);
+    free(list.host);
 
     said[0] = '\0';
     strcpy(h.host[2].why, "no route");
