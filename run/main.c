@@ -50,10 +50,10 @@ static int find_machines(struct run *r)
     if (!h->count || r->moves) {
         return 0;
     }
-    if (r->attempts) {
-        cmn_lookout_read(&r->options);
-    }
     for (;;) {
+        if (r->attempts) {
+            cmn_lookout_read(&r->options);
+        }
         if (cmn_lookout_ask()) {
             return r->attempts && !cmn_stop_signal() ? 1 : -1;
         }
