@@ -151,7 +151,11 @@ static int has_discovered(void *result)
     if (!is_answered(&lookout.discoverer, &status, &text)) {
         return 0;
     }
-    if (status) {
+    if (status < 0) {
+        free(text);
+        *(int *)result =
+            cmn_run_fail("-discover %s: it has not answered within %d s", command, ANSWER_SECONDS);
+    } else if (status) {
         free(text);
         *(int *)result = cmn_run_fail("-discover %s: it failed", command);
     } else {

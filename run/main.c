@@ -93,7 +93,8 @@ static int find_machines(struct run *r)
 static void report_ranks(struct run *r, int ranks)
 {
     if (r->attempts && ranks != r->ranks) {
-        cmn_journal_say("ranks", "%d ranks from here on, %d before: %s", ranks, r->ranks,
+        cmn_journal_say("ranks", "%d rank%s from here on, %d before: %s", ranks,
+                        ranks == 1 ? "" : "s", r->ranks,
                         r->command.global
                             ? "cmn_batch=global keeps the batch and the result"
                             : "with cmn_batch=per_rank a step has another number of images, and "

@@ -496,6 +496,12 @@ END
     [[ $(wc -l <run.err) -eq 1 ]]
     grep -q '^cmn-run: b:3 cannot be used (no route to b): at the first start .* -wait SECONDS$' run.err
     grep -Eq 'give-up +at the first start all machines must be there$' cmn-run.log
+    restarts 1 0 -discover 'exec sleep 100' "${train[@]}"
+    [[ $(<run.err) == 'cmn-run: -discover exec sleep 100: it has not answered within 20 s' ]]
+    stand_in "echo b >machines; $lost" 'exit 0'
+    restarts 0 2 -hosts a:1,b:3 "${train[@]}"
+    grep -Eq 'ranks +1 rank from here on, 4 before: ' cmn-run.log
+    stand_in 'exit 0'
     # However many there are.
     many=$(printf 'a-machine-with-a-name-that-is-longer-than-others-%d:1,' {1..100})
     restarts 0 1 -hosts "${many%,}" "${train[@]}"
