@@ -278,7 +278,7 @@ static struct cmn_diagnosis stopped(const struct cmn_observed *o, struct cmn_dia
     snprintf(d.what, sizeof d.what, "asked to stop (%s)", strsignal(stop));
     if (cmn_observed_unsaved(o)) {
         d = failed(o, d);
-        strcat(d.what, ": not all was saved");
+        snprintf(d.what + strlen(d.what), sizeof d.what - strlen(d.what), ": not all was saved");
     }
     d.outcome = CMN_STOPPED;
     return d;
