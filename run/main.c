@@ -43,7 +43,7 @@ struct run {
 static int find_machines(struct run *r)
 {
     struct cmn_hosts *h = &r->options.hosts;
-    double until = cmn_clock() + (double)r->options.wait;
+    double until = cmn_clock() + (double)r->options.wait, read_next = 0;
     enum cmn_gone gone;
     int reported = 0;
 
@@ -51,8 +51,9 @@ static int find_machines(struct run *r)
         return 0;
     }
     for (;;) {
-        if (r->attempts) {
+        if (r->attempts && cmn_clock() >= read_next) {
             cmn_lookout_read(&r->options);
+            read_next = cmn_clock() + (double)r->options.interval;
         }
         if (cmn_lookout_ask()) {
             return r->attempts && !cmn_stop_signal() ? 1 : -1;

@@ -486,7 +486,7 @@ END
     stand_in "echo b >machines; $lost" 'exit 0'
     printf '%s slots=1\n' a b >hostfile
     (wait_for 'the wait' grep -qs 'gone .*waiting' cmn-run.log && printf '%s slots=1\n' a c >hostfile) 3>&- &
-    restarts 0 2 -hostfile hostfile -wait 60 "${train[@]}"
+    restarts 0 2 -hostfile hostfile -wait 60 -interval 1 "${train[@]}"
     [[ $(<words-2) == *' -host a:1,c:1 -n 2 '* ]]
     stand_in "printf 'a\nb\n' >machines; $lost" 'exit 0'
     restarts 75 1 -hosts a:2,b:3 "${train[@]}"
