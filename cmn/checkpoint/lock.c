@@ -276,8 +276,8 @@ void cmn_lock_release(int folder, const char *name, int lock)
 {
     char file[NAME_MAX + 1];
 
-    if (folder >= 0 && cmn_lock_holds(folder, name, lock)) {
-        lock_name(name, file);
+    lock_name(name, file);
+    if (folder >= 0 && is_still(folder, file, lock)) {
         unlinkat(folder, file, 0);
     }
     close(lock);

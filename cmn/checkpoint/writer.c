@@ -36,7 +36,7 @@ struct cmn_writer {
     long written, failed; /* iterations of the latest ones; -1 and 0: none */
 };
 
-/* Takes the lock, or takes it again if its file is no longer in the folder. 0, or -1 with a reason. */
+/* Takes the lock, or takes it again if its file has left the folder. 0, or -1 with a reason. */
 static int keep_lock(struct cmn_writer *w, int folder)
 {
     if (w->lock >= 0 && !cmn_lock_holds(folder, w->name, w->lock)) {

@@ -206,7 +206,8 @@ static void write_ready(void *self, struct cmn_step *p)
     }
     if (c->ready) {
         cmn_identity_amend(c->ready_training, c);
-        cmn_checkpointing_wait(c); /* its results are printed before those of the next one replace them */
+        /* Its results are printed before those of the next one replace them. */
+        cmn_checkpointing_wait(c);
         cmn_writer_before_rename(c->writer, sync_report, c->session);
         c->written_seen = c->ready_seen;
         if (cmn_writer_start(c->writer, c->ready, c->ready_iteration)) {

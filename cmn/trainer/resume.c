@@ -215,7 +215,8 @@ static void compare_list(struct cmn_checkpointing *c)
 
     if (images != here || strcmp(c->saved.list_hash, c->list_hash)) {
         cmn_fail("the checkpoint is of a training on another list, of %zu samples; this list, of "
-                 "%zu, has other lines: use that list, start over with -clear, or train from the checkpoint as a "
+                 "%zu, has other lines: use that list, start over with -clear, or train from the "
+                 "checkpoint as a "
                  "weights file with -cmn_checkpoint 0",
                  images, here);
         refuse(c);

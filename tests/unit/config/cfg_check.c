@@ -188,7 +188,7 @@ static const struct {
     {DETECTOR, NET "[convolutional]\nfilters=8\n[yolo]\nanchors=1,2,3\nclasses=3\n", NULL,
      "x.cfg:8: 1 anchor for num=1: it needs 2 numbers, a width and a height each"},
     {DETECTOR, NET "[softmax]\n", NULL,
-     "x.cfg:5: [softmax] is the last layer, and detector train needs one of [yolo] "},
+     "x.cfg:5: [softmax] is the last layer, and detector train needs one of [yolo] [region] "},
     {DETECTOR, "[net]\nwidth=8\nheight=8\nchannels=1\n[convolutional]\nfilters=16\n" HEAD, NULL,
      "x.cfg:4: channels=1: a detector of this Darknet has images of 3 channels: write channels=3"},
     {CLASSIFIER, "[net]\nwidth=48\nheight=80\nchannels=3\n[connected]\noutput=2\n[softmax]\n",
