@@ -459,7 +459,7 @@ END
     run -1 detect_on 1
     [[ $output == *'embedding_layer=99: this is layer '*', and there is no layer 99 before it'* && $output != *random=* ]]
     { tiny resize_step=0 | sed '/^\[convolutional\]/a dilation=0'; printf '%s\n' '[contrastive]' yolo_layer=77; } >net.cfg
-    run "$DARKNET" cmn doctor digits.data net.cfg
+    run -1 "$DARKNET" cmn doctor digits.data net.cfg
     for said in 'resize_step=0: must be 1 to' 'dilation=0: must be 1 to' 'yolo_layer=77: this is layer '; do
         [[ $output == *"$said"* ]] || { echo "$said"; false; }
     done
