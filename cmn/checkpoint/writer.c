@@ -272,6 +272,16 @@ void cmn_writer_supersede(struct cmn_writer *w)
     w->supersede = 1;
 }
 
+void cmn_writer_prune(struct cmn_writer *w, long iteration)
+{
+    int folder = cmn_directory_open(w->folder);
+
+    if (folder >= 0) {
+        cmn_directory_prune(folder, w->name, iteration, w->keep);
+        close(folder);
+    }
+}
+
 void cmn_writer_close(struct cmn_writer *w)
 {
     int folder;

@@ -39,6 +39,11 @@ long cmn_writer_result(struct cmn_writer *w, char *text, size_t bytes, long *wri
  * together. Blocks until nothing is being written. */
 void cmn_writer_supersede(struct cmn_writer *w);
 
+/* Blocking (files). Removes what the writer of the checkpoint of this iteration was to remove, for a
+ * training that has resumed from it and has written none: that writer may have been killed. Call it
+ * while nothing is being written. */
+void cmn_writer_prune(struct cmn_writer *w, long iteration);
+
 /* Blocks until nothing is being written, releases the lock and frees the writer. NULL is
  * allowed. */
 void cmn_writer_close(struct cmn_writer *w);

@@ -229,6 +229,9 @@ static void close_checkpointing(void *self)
     }
     if (c->writer && cmn_checkpointing_takes(c)) {
         cmn_checkpointing_wait(c);
+        if (c->resumes && !c->announced) {
+            cmn_writer_prune(c->writer, (long)c->saved.iteration);
+        }
     }
     cmn_writer_close(c->writer);
     p->checkpoint_lost = c->lost;

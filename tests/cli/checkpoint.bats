@@ -254,9 +254,11 @@ best_cfg() {
     run_on 3 "${words[@]}"
     grep "resumed from out/mlp-$at.checkpoint" train.log
     ends_like whole
-    # The last checkpoint: it has ended.
+    # The last checkpoint: it has ended. A kill may come before older ones are removed, and then nothing else is written.
     rm "out/mlp$FINAL.weights" out/mlp_ema.weights
-    run_on 3 "${words[@]}"
+    find out -name '*.checkpoint'
+    CMN_DEBUG_CHECKPOINT_KEEP=2 run_on 3 "${words[@]}"
+    [[ $(find out -name '*.checkpoint' | wc -l) -eq 2 ]]
     (($(grep -c "nothing to train: cmn_patience=3 has ended this training after iteration $end;" train.log) == 1))
     ends_like whole
     rm -rf out
