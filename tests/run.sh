@@ -40,6 +40,7 @@ chmod 1777 "$sessions"
 export OMPI_MCA_orte_tmpdir_base=$sessions PRTE_MCA_prte_tmpdir_base=$sessions
 # Ranks that wait would take two thirds of the time. LD_PRELOAD takes no path with blanks; a sanitizer wants to be the first in it.
 "$CC" -std=c11 -O2 -Wall -Wextra -shared -fPIC -o "$sessions/yield.so" tests/tools/yield.c
+chmod 755 "$sessions/yield.so"
 [[ -n $SAN || $sessions == *[[:space:]:]* ]] || export LD_PRELOAD=$sessions/yield.so
 
 # When the machine last stood still, in seconds of this run.
