@@ -247,6 +247,8 @@ static const struct cmn_cfg_number more[] = {
     {"region", "random", CMN_CFG_REAL, 0, 1000, "(factor; 0: off; 1: 1.4)", "other input sizes"},
 };
 
+enum { MORE = sizeof more / sizeof more[0] };
+
 /* Darknet's other names of sections. */
 static const struct {
     const char *name, *section;
@@ -258,12 +260,17 @@ static const struct {
 
 const struct cmn_cfg_number *cmn_cfg_number_at(int i)
 {
-    return i < ROWS ? &table[i] : NULL;
+    return i < ROWS ? &table[i] : i < ROWS + MORE ? &more[i - ROWS] : NULL;
+}
+
+int cmn_cfg_number_is_more(const struct cmn_cfg_number *number)
+{
+    return number >= more && number < more + MORE;
 }
 
 static const struct cmn_cfg_number *find(const char *section, const char *key)
 {
-    for (size_t i = 0; cmn_cfg_has_more() && i < sizeof more / sizeof more[0]; i++) {
+    for (int i = 0; i < MORE && cmn_cfg_has_more(); i++) {
         if (!strcmp(more[i].section, section) && !strcmp(more[i].key, key)) {
             return &more[i];
         }

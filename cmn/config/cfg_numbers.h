@@ -18,13 +18,15 @@ struct cmn_cfg_number {
     const char *unit, *help;
 };
 
-/* Returns row i of the table, or NULL after the last one. The rows of a section follow each
- * other. */
+/* Returns row i of the table, or NULL after the last one. The rows of a section follow each other,
+ * and those that only AlexeyAB's Darknet reads, or reads in another way, come last. */
 const struct cmn_cfg_number *cmn_cfg_number_at(int i);
 
-/* Returns the row of a key, or NULL if the key is no number. `section` is "[yolo]" or "yolo", also
- * by Darknet's other name for it ("[conv]"); NULL or "" stands for a .data file. AlexeyAB's Darknet
- * has a few rows that cmn_cfg_number_at() does not give. */
+/* Returns whether only AlexeyAB's Darknet reads this row. */
+int cmn_cfg_number_is_more(const struct cmn_cfg_number *number);
+
+/* Returns the row of a key in this tree, or NULL if the key is no number. `section` is "[yolo]" or "yolo", also
+ * by Darknet's other name for it ("[conv]"); NULL or "" stands for a .data file. */
 const struct cmn_cfg_number *cmn_cfg_number_find(const char *section, const char *key);
 
 /* Returns whether any section has a number with this key. */

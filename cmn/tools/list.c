@@ -111,15 +111,17 @@ static int pair(int i, const char **cell)
 
 static int number(int i, const char **cell)
 {
-    static char name[64], range[128];
+    static char name[64], range[128], help[128];
     const struct cmn_cfg_number *n = cmn_cfg_number_at(i);
 
     if (n) {
         snprintf(name, sizeof name, "[%s] %s", n->section, n->key);
         cmn_cfg_number_range(n, range, sizeof range);
+        snprintf(help, sizeof help, "%s%s", n->help,
+                 cmn_cfg_number_is_more(n) ? " (AlexeyAB's tree)" : "");
         cell[0] = name;
         cell[1] = range;
-        cell[2] = n->help;
+        cell[2] = help;
     }
     return n != NULL;
 }

@@ -47,7 +47,7 @@ setup() {
             }
         }' "$REPO/build/darknet/src/parser.c" |
         grep -vE '^\[(rnn|gru|lstm|crnn|normalization)\] |^\[net\] time_steps$' | sort -u >asked # -cmn refuses them
-    "$DARKNET" cmn list -tsv | awk -F '\t' '$1 == "numbers" && $2 !~ /^\[data\]/ { print $2 }' | sort >listed
+    "$DARKNET" cmn list -tsv | awk -F '\t' '$1 == "numbers" && $2 !~ /^\[data\]/ && $4 !~ /AlexeyAB/ { print $2 }' | sort >listed
     # Lists are read as texts.
     for list in '[net] scales' '[net] steps' '[region] anchors' '[route] layers' '[shortcut] from' '[yolo] anchors' '[yolo] mask'; do
         echo "$list" >>asked

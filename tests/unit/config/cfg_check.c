@@ -15,6 +15,7 @@ static const char *const nets[] = {
     "[maxpool]\n[reorg]\n[upsample]\n[shortcut]\nfrom=-1\n[route]\nlayers=-1\n"
     "[connected]\noutput=5\n[dropout]\n[softmax]\n[cost]\n",
     "[net]\nheight=4\nwidth=4\nchannels=4\n[convolutional]\nfilters=25\n[yolo]\n",
+    "[net]\nheight=4\nwidth=4\nchannels=4\n[convolutional]\nfilters=45\n[Gaussian_yolo]\n",
     "[net]\nheight=4\nwidth=4\nchannels=4\n[convolutional]\nfilters=25\n[region]\n",
     "[net]\nheight=4\nwidth=4\nchannels=4\n[convolutional]\nfilters=52\n[iseg]\n",
     "[net]\ninputs=6\n[connected]\noutput=539\n[detection]\ncoords=4\nnum=2\n",
@@ -136,6 +137,10 @@ TEST(each_number_has_its_limits)
     for (int i = 0; cmn_cfg_number_at(i); i++) {
         const struct cmn_cfg_number *n = cmn_cfg_number_at(i);
         int whole = n->kind == CMN_CFG_WHOLE || n->kind == CMN_CFG_WHOLES;
+        if (cmn_cfg_number_find(n->section, n->key) != n) {
+            assert_int_equal(cmn_cfg_number_is_more(n), !cmn_cfg_has_more());
+            continue; /* another tree's */
+        }
         assert_true(n->low < n->high);
         assert_true(accepts(n, n->low) && accepts(n, n->high));
         for (size_t k = 0; k < COUNT(bad); k++) {
@@ -336,6 +341,13 @@ TEST(no_cfg_of_upstream_is_refused)
     }
     assert_true(found.gl_pathc > 40);
     globfree(&found);
+}
+
+/* The last one, as a program has one tree. */
+TEST(each_number_of_alexeyabs_tree_has_its_limits)
+{
+    cmn_cfg_declare_more();
+    each_number_has_its_limits(NULL);
 }
 
 TESTS(NULL, NULL)
