@@ -203,6 +203,14 @@ load alexeyab
     for i in {0..23}; do for _ in {1..201}; do echo '1 .5 .5 .6 .8'; done >"d/$i.txt"; done
     detect_on 1 -clear
     grep -E '^cmn.* d/[0-9]+.txt: 201 boxes; training takes 200 of them' train.log
+    # A wrong box, in a folder whose name is long, and would be a command in a shell.
+    long=$(printf '%0240d$(touch hit)' 0)
+    mkdir "$long" && cp d/0.png "$long" && echo '1 5 5 .1 .1' >"$long/0.txt"
+    cp train.list whole.list && sed -i "s|.*|$long/0.png|" train.list
+    detect_on 1 -clear
+    [[ ! -e hit ]]
+    grep -F "$long/0.txt Wrong annotation: x = 0 or y = 0" bad_label.list
+    mv whole.list train.list
     for i in {0..23}; do mv "d/$i.png" "d/$i.jfif"; done
     sed -i 's/png$/jfif/' train.list
     run -1 darknet_on 1 detector train digits.data net.cfg -dont_show -cmn -clear -cmn_validate 0
