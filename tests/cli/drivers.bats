@@ -130,7 +130,7 @@ same() {
     { conv 4 4 && conv 6 4 && conv 14 2 linear && yolo jitter=.2 random=1; } >>random.cfg
     # A preload list is split at spaces, so the library is named from here.
     # shellcheck disable=SC2154  # mpiexec: helpers.bash
-    "${mpiexec[@]}" -n 3 -x LD_LIBRARY_PATH=. -x LD_PRELOAD=opened.so "$DARKNET" detector train data.data random.cfg -cmn -cmn_seed 7 \
+    "${mpiexec[@]}" -n 3 -x LD_LIBRARY_PATH=. -x "LD_PRELOAD=opened.so:${LD_PRELOAD:-}" "$DARKNET" detector train data.data random.cfg -cmn -cmn_seed 7 \
         -cmn_batch global
     # 4 images a rank and step, 2 steps an epoch, 2 epochs. Those of the first step are loaded twice: it is resized; those of
     # a step after the last follow.

@@ -271,7 +271,7 @@ slowed() {
     : "${undelayed:=$DARKNET}"
     gcc -Wall -O1 -fPIC -shared -o slow.so "$REPO/tests/tools/slow.c"
     # A space would end the name in LD_PRELOAD, where a path without a slash is looked up in LD_LIBRARY_PATH, which may hold one.
-    printf '%s\n' '#!/bin/sh' "LD_LIBRARY_PATH='$PWD' LD_PRELOAD=slow.so $* exec '$undelayed' \"\$@\"" >slowed
+    printf '%s\n' '#!/bin/sh' "LD_LIBRARY_PATH='$PWD' LD_PRELOAD='slow.so:${LD_PRELOAD:-}' $* exec '$undelayed' \"\$@\"" >slowed
     chmod +x slowed
     DARKNET=$PWD/slowed
 }

@@ -194,7 +194,7 @@ void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, co
 }
 END
     gcc -Wall -O1 -fPIC -shared -o flip.so flip.c
-    mpiexec+=(-x LD_LIBRARY_PATH="$PWD" -x LD_PRELOAD=flip.so -x FLIPS)
+    mpiexec+=(-x LD_LIBRARY_PATH="$PWD" -x "LD_PRELOAD=flip.so:${LD_PRELOAD:-}" -x FLIPS)
     export FLIPS
     for FLIPS in 0 2; do
         fails_clearly_on 3 "after iteration 4: the weights of rank $FLIPS@$(hostname) differ from those of rank [012]@$(hostname), first in weights of layer 0 \(connected\): " \
@@ -244,7 +244,7 @@ int bind(int fd, const struct sockaddr *address, socklen_t length)
 END
     mpicc -O1 -fPIC -shared -o calls.so calls.c
     fails_clearly '^cmn\[rank 0@[^]]+\] unknown communicator nonsense' "${mpiexec[@]}" -n 3 -x LD_LIBRARY_PATH="$PWD" \
-        -x LD_PRELOAD=calls.so "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_communicator nonsense
+        -x "LD_PRELOAD=calls.so:${LD_PRELOAD:-}" "$DARKNET" classifier train small.data mlp.cfg -cmn -cmn_communicator nonsense
 }
 
 @test "ranks with another program, CIFAR file or ensemble: one line at the start" {

@@ -33,7 +33,7 @@ spoiled() {
         '    return code;' '}' >spoil.c
     mpicc -shared -fPIC -o spoil.so spoil.c
     # A space would end the name in LD_PRELOAD, where a path without a slash is looked up in LD_LIBRARY_PATH, which may hold one.
-    timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 2 -x LD_LIBRARY_PATH="$PWD" -x LD_PRELOAD=spoil.so "$DARKNET" "$@"
+    timeout "$HANG_LIMIT" "${mpiexec[@]}" -n 2 -x LD_LIBRARY_PATH="$PWD" -x "LD_PRELOAD=spoil.so:${LD_PRELOAD:-}" "$DARKNET" "$@"
 }
 
 @test "check: a line for each rank, what was tried, a diagnosis, status 0" {

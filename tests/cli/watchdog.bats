@@ -146,7 +146,7 @@ train() {
 # preload: what stands in calls.c comes before the C library and MPI, in every rank.
 preload() {
     mpicc -O1 -fPIC -shared -o calls.so calls.c
-    mpiexec+=(-x LD_LIBRARY_PATH="$PWD" -x LD_PRELOAD=calls.so)
+    mpiexec+=(-x LD_LIBRARY_PATH="$PWD" -x "LD_PRELOAD=calls.so:${LD_PRELOAD:-}")
 }
 
 @test "a disk that no longer answers, under a checkpoint and under weights" {

@@ -182,7 +182,7 @@ END
     LIMIT=$((3 * LIMIT))
     for stays in 0 1; do
         rm -f heard out/*
-        keepalive=(-x LD_LIBRARY_PATH="$PWD" -x LD_PRELOAD=calls.so -x STAYS="$stays")
+        keepalive=(-x LD_LIBRARY_PATH="$PWD" -x "LD_PRELOAD=calls.so:${LD_PRELOAD:-}" -x STAYS="$stays")
         train 1+1 -cmn_validate 0
         until_true 'watchdogs that have heard each other' heard
         touch heard
