@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "checkpoint/cfg_changes.h"
 #include "config/pairs.h"
+#include "engine/nonfinite.h"
 #include "engine/replicas.h"
 #include "mpi/call.h"
 
@@ -65,6 +66,21 @@ void cmn_model_plan(const struct cmn_session *s, const struct cmn_net *net, stru
                        is.own_update);
 }
 
+/* Local, rank 0. Ends the job if the weights that Darknet has read hold NaN or Inf. */
+static void check_weights(const struct cmn_model *m)
+{
+    struct cmn_nonfinite found;
+    char what[160];
+
+    if (m->session->options.nonfinite != CMN_NONFINITE_IGNORE &&
+        cmn_nonfinite_tensor(&m->gradients, CMN_WEIGHT, &found)) {
+        cmn_nonfinite_say(m->net, &found, what, sizeof what);
+        cmn_fatal("%s in the file of weights, which is worthless (cmn_nonfinite=ignore would take "
+                  "it)",
+                  what);
+    }
+}
+
 void cmn_model_attach(struct cmn_model *m, const struct cmn_feed *f, const char *cfg)
 {
     const struct cmn_session *s = m->session;
@@ -86,6 +102,9 @@ void cmn_model_attach(struct cmn_model *m, const struct cmn_feed *f, const char 
     wait_for_all(s);
     m->cfg_text = cmn_cfg_plain(s->cfg ? s->cfg : "");
     cmn_replicas_compare(&m->gradients, m->net, m->cfg_text, &s->topology);
+    if (s->topology.rank == 0) {
+        check_weights(m);
+    }
     cmn_replicas_broadcast(&m->gradients, m->net, &s->topology);
     wait_for_all(s);
     cmn_optimizer_begin(o);

@@ -389,7 +389,7 @@ trained_with() {
         detector map boxes.data mapped.cfg mapped.weights -cmn
 }
 
-@test "map: no weights, weights of another network or that are no numbers are errors" {
+@test "no weights, weights of another network or that are no numbers are errors" {
     needs='detector map needs a file with the weights of all layers of this cfg, and no more'
     fails_clearly 'WEIGHTS is missing' "$DARKNET" detector map boxes.data yolo.cfg
     { cat yolo.weights && printf '%08d' 0; } >long.weights
@@ -399,8 +399,15 @@ trained_with() {
     fails_clearly_on 1 "$needs" detector map boxes.data yolo.cfg first.weights -cmn
     head -c -4 yolo.weights >nan.weights
     printf '\x00\x00\xc0\x7f' >>nan.weights
+    for verb in map valid recall; do
+        fails_clearly_on 2 'weights of layer [0-9]+ \(convolutional\): nan in the file of weights, which is worthless' \
+            detector "$verb" boxes.data yolo.cfg nan.weights -cmn
+    done
+    # Numbers, with which it computes none.
+    head -c -400 yolo.weights >large.weights
+    for _ in {1..100}; do printf '\xff\xff\x7f\x7f'; done >>large.weights
     fails_clearly_on 2 "outputs are no numbers for $IMAGES of $IMAGES images: its weights are worth nothing" \
-        detector map boxes.data yolo.cfg nan.weights -cmn
+        detector map boxes.data yolo.cfg large.weights -cmn
 }
 
 @test "map -json replaces its own files alone" {
