@@ -424,7 +424,8 @@ char **cmn_split_paths(char **paths, int *n);
 int cmn_global_index(int i);
 
 /* Local. As fopen(name, "w"), before cmn_split_paths: a file into which rank 0 writes what all
- * ranks write. A file that cannot be opened ends the job. */
+ * ranks write. With -cmn it replaces an earlier one when it is closed. A file that cannot be opened
+ * ends the job. */
 FILE *cmn_open_result(const char *name);
 
 /* Local, thread-safe. AlexeyAB's read_boxes() calls it if an image has no label file: warns once. */

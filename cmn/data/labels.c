@@ -5,10 +5,12 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/status.h"
 #include "config/cfg_file.h"
 #include "data/scatter.h"
 
@@ -16,7 +18,18 @@ enum { FIELDS = 5, MOST_CLASS = 1 << 24 }; /* a float holds every whole number u
 
 int cmn_labels_open(struct cmn_labels *l, const char *name)
 {
-    *l = (struct cmn_labels){.name = name, .file = fopen(cmn_scatter_path(name), "re")};
+    const char *path = cmn_scatter_path(name);
+    struct stat st;
+
+    *l = (struct cmn_labels){.name = name};
+    cmn_status_file(name);
+    if (!stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
+        return 0; /* reading it may never end */
+    }
+    l->file = fopen(path, "re");
+    if (!l->file) {
+        cmn_status_file(NULL);
+    }
     return l->file ? 0 : errno;
 }
 
@@ -25,6 +38,7 @@ void cmn_labels_close(struct cmn_labels *l)
     if (l->file) {
         fclose(l->file);
     }
+    cmn_status_file(NULL);
     free(l->text);
     *l = (struct cmn_labels){0};
 }
@@ -119,6 +133,10 @@ int cmn_labels_next(struct cmn_labels *l, struct cmn_label *label)
 {
     ssize_t n;
 
+    if (!l->file) {
+        l->failed = 1;
+        return cmn_fail("%s: not a file", l->name);
+    }
     /* Without memory for a line getline() fails and sets no flag of the stream. */
     while ((n = getline(&l->text, &l->room, l->file)) >= 0 && !ferror(l->file)) {
         l->line++;

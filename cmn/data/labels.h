@@ -28,7 +28,8 @@ struct cmn_labels {
 };
 
 /* Opens the copy of the file that this host has (data/scatter.h). Returns 0, or an errno. `name`
- * must outlive it. */
+ * must outlive it. Until it is closed the watchdog names it as the file that this thread reads. What
+ * is no file, such as a pipe, opens, and fails when it is read. */
 int cmn_labels_open(struct cmn_labels *l, const char *name);
 void cmn_labels_close(struct cmn_labels *l);
 

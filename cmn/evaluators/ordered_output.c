@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/atomic_file.h"
 #include "base/fatal.h"
 #include "base/memory.h"
 #include "mpi/call.h"
@@ -12,9 +13,10 @@ enum { BLOCK = 64, TAG = 7 };
 
 /* One file of results; on ranks other than 0 it is in memory. */
 struct stream {
-    FILE *file;
+    FILE *file; /* NULL: closed */
     const char *name;
-    char *text; /* what was written since the last round; valid after fflush() */
+    struct cmn_draft draft; /* rank 0's */
+    char *text;             /* what was written since the last round; valid after fflush() */
     size_t bytes;
 };
 
@@ -53,16 +55,37 @@ FILE *cmn_ordered_output_file(struct cmn_ordered_output *s, const char *name)
 {
     struct stream *m = cmn_calloc(1, sizeof *m);
 
+    for (int i = 0; i < s->files; i++) {
+        if (!strcmp(s->file[i]->name, name)) {
+            cmn_fatal(
+                "%s is the file of two classes, whose names are the same: give each one of its "
+                "own",
+                name);
+        }
+    }
     if (s->t->rank > 0) {
         open_memory(m);
-    } else if (!(m->file = fopen(name, "w"))) {
+    } else if (cmn_draft_open(&m->draft, name)) {
         free(m);
         return NULL;
+    } else {
+        m->file = m->draft.out;
     }
     m->name = cmn_strdup(name);
     s->file = cmn_realloc(s->file, (size_t)s->files + 1, sizeof(struct stream *));
     s->file[s->files++] = m;
     return m->file;
+}
+
+int cmn_ordered_output_close(struct cmn_ordered_output *s, FILE *file)
+{
+    int i = 0;
+
+    while (s->file[i]->file != file) {
+        i++;
+    }
+    s->file[i]->file = NULL;
+    return s->t->rank ? fclose(file) : cmn_draft_commit(&s->file[i]->draft, s->file[i]->name);
 }
 
 /* ---- the work split ---- */

@@ -20,9 +20,13 @@ struct cmn_ordered_output *cmn_ordered_output_open(const struct cmn_topology *t)
 
 /* Local. Opens a file for results: on rank 0 the file `name`, on other ranks a stream in memory
  * whose text is sent to that file. All ranks open the same files in the same order, before
- * cmn_ordered_output_begin(). The caller closes the file after the last round. Returns NULL with
+ * cmn_ordered_output_begin(). Ends the job if a file of this name is open. Returns NULL with
  * errno. */
 FILE *cmn_ordered_output_file(struct cmn_ordered_output *s, const char *name);
+
+/* Local. Closes such a file after the last round. Only then does it replace an earlier one of its
+ * name. Returns 0, or another value with errno: it is not written. */
+int cmn_ordered_output_close(struct cmn_ordered_output *s, FILE *file);
 
 /* Local. Splits a list of `images` images. What is written to the files before this call, or after
  * the last round, counts only on rank 0. */

@@ -416,7 +416,7 @@ void cmn_close_result(FILE *file)
     int bad = ferror(file);
 
     errno = bad ? EIO : 0;
-    if (fclose(file) || bad) {
+    if ((cmn_job.on ? cmn_ordered_output_close(output(), file) : fclose(file)) || bad) {
         cmn_fatal("evaluation: results cannot be written: %s", strerror(errno));
     }
 }

@@ -285,13 +285,16 @@ enum { START_AT_LEAST = 60 };
 static void start_is_late(const char *doing, long seconds)
 {
     char host[64] = "this host", nics[128], text[512];
+    int n = snprintf(text, sizeof text, "nothing moved for %ld s in: %s", seconds, doing);
 
     gethostname(host, sizeof host - 1);
-    snprintf(text, sizeof text,
-             "nothing moved for %ld s in: %s. MPI may be waiting for a network that does "
-             "not lead to the other hosts; %s has: %s. Name the common one with mpiexec --mca "
-             "btl_tcp_if_include NAME; more in docs/use/troubleshooting.md",
-             seconds, doing, host, cmn_nics_text(nics, sizeof nics));
+    if (cmn_job.topology.inter_size != 1) {
+        snprintf(text + n, sizeof text - (size_t)n,
+                 ". MPI may be waiting for a network that does not lead to the other hosts; %s "
+                 "has: %s. Name the common one with mpiexec --mca btl_tcp_if_include NAME; more in "
+                 "docs/use/troubleshooting.md",
+                 host, cmn_nics_text(nics, sizeof nics));
+    }
     find_myself();
     end_job(text, "start-timeout", cmn_job.topology.inter_rank, NULL);
 }

@@ -127,20 +127,9 @@ static void keep_name(char **to, const char *name)
     *to = cmn_strdup(name);
 }
 
-/* Opens a file that rank 0 reads for all. */
-static FILE *open_for_all(const char *name)
-{
-    FILE *file;
-
-    cmn_status_file(cmn_job.topology.rank == 0 ? name : NULL);
-    file = cmn_files_broadcast(&cmn_job.topology, name);
-    cmn_status_file(NULL);
-    return file;
-}
-
 FILE *cmn_open_cfg(const char *name)
 {
-    FILE *file = cmn_job.on ? open_for_all(name) : fopen(name, "r");
+    FILE *file = cmn_job.on ? cmn_files_broadcast(&cmn_job.topology, name) : fopen(name, "r");
     char *text;
     int again;
 
@@ -177,7 +166,7 @@ static void line_of_arguments(char *line, size_t bytes)
 
 FILE *cmn_open_data(const char *name)
 {
-    FILE *file = cmn_job.on ? open_for_all(name) : fopen(name, "r");
+    FILE *file = cmn_job.on ? cmn_files_broadcast(&cmn_job.topology, name) : fopen(name, "r");
     char first[64];
 
     if (!cmn_job.on || !file) {
@@ -330,7 +319,7 @@ void cmn_check_labels(const char *file, const struct cmn_label *label, int n)
 
 FILE *cmn_fopen(const char *name)
 {
-    FILE *file = cmn_job.on ? open_for_all(name) : fopen(name, "r");
+    FILE *file = cmn_job.on ? cmn_files_broadcast(&cmn_job.topology, name) : fopen(name, "r");
 
     if (!cmn_job.on || !file) {
         return file;

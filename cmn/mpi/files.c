@@ -12,6 +12,7 @@
 #include "base/fatal.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/status.h"
 
 /* Reads the rest of a stream. Returns it with a zero byte after its *n bytes; the caller frees
  * it. */
@@ -104,7 +105,9 @@ FILE *cmn_files_broadcast(const struct cmn_topology *t, const char *name)
     FILE *file = NULL;
 
     if (t->rank == 0) {
+        cmn_status_file(name);
         head[1] = (unsigned long)read_all(name, &text, &head[0]);
+        cmn_status_file(NULL);
     }
     MPI_CALL(MPI_Bcast(head, 2, MPI_UNSIGNED_LONG, 0, t->world));
     if (head[1]) {

@@ -173,6 +173,7 @@ void cmn_tool_doctor(struct cmn_tool_call *call)
     d->t = &s->topology;
     read_arguments(d, call);
     program = cmn_forecast_resident();
+    cmn_status_compute("reading the .data file and lists");
     cmn_doctor_files(d);
     cmn_status_compute("looking at images");
     cmn_doctor_images(d);

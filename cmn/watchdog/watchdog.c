@@ -101,11 +101,14 @@ static void look_at_start(void)
 {
     const struct cmn_status *r = cmn_status_mine();
     long limit = atomic_load(&dog.limit), least = 1000 * dog.plan.at_least;
-    char doing[CMN_STATUS_TEXT];
+    char phase[CMN_STATUS_TEXT], file[CMN_STATUS_DETAIL] = "";
+    char doing[sizeof phase + sizeof file + 4];
 
     limit = limit > least ? limit : least;
-    if (atomic_load(&r->waiting) && dog.stalled >= (double)limit) {
-        cmn_status_phase(r, doing);
+    cmn_status_oldest_file(file, sizeof file);
+    if ((atomic_load(&r->waiting) || file[0]) && dog.stalled >= (double)limit) {
+        cmn_status_phase(r, phase);
+        snprintf(doing, sizeof doing, file[0] ? "%s (%s)" : "%s", phase, file);
         dog.plan.late(doing, limit / 1000);
     }
 }

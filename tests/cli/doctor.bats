@@ -77,6 +77,17 @@ spoil() {
     diff <(grep -vE '^memory|^  free' alone.txt) <(grep -vE '^memory|^  free' report.txt)
 }
 
+@test "a list that never comes is named" {
+    boxes
+    mkfifo fifo.list
+    sed -i 's/^train=.*/train=fifo.list/' my.data
+    for n in 1 2; do
+        doctor_on $n my.data my.cfg -cmn_timeout 2
+        [[ $status -ne 0 ]]
+        grep 'nothing moved for 2 s in: reading the .data file and lists (fifo.list)$' err.txt
+    done
+}
+
 @test "a detector whose images are not square, a comment behind a word, an image that viewers turn" {
     boxes
     sed -i 's/^height=32/height=64/; s/^activation=linear/& # as in all cfgs/; s/^policy=constant/& ; no steps/' my.cfg

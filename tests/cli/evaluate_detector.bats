@@ -436,6 +436,13 @@ trained_with() {
     data names=two
     fails_clearly_on 1 'names has 2 of them for classes=3' detector map boxes.data yolo.cfg yolo.weights -cmn
     fails_clearly_on 1 'two has 2 names for classes=3' detector valid boxes.data yolo.cfg yolo.weights -cmn
+    # What an earlier evaluation has found stays.
+    echo earlier >results/comp4_det_test_x.txt
+    printf '%s\n' x y x >twice
+    data names=twice
+    fails_clearly_on 2 'results/comp4_det_test_x.txt is the file of two classes, whose names are the same' \
+        detector valid boxes.data yolo.cfg yolo.weights -cmn
+    [[ $(ls -A results) == comp4_det_test_x.txt && $(<results/comp4_det_test_x.txt) == earlier ]]
     data
     { net_section batch=1 width=16 height=16 channels=3; body 4; } >plain.cfg
     "$DARKNET" partial plain.cfg '' plain.weights 99 >/dev/null 2>&1

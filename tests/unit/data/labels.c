@@ -120,6 +120,11 @@ TEST(what_cannot_be_read_is_not_its_end)
     assert_true(l.failed);
     assert_string_equal(cmn_reason(), "/tmp: Is a directory");
     cmn_labels_close(&l);
+    assert_int_equal(mkfifo(file, 0600), 0);
+    assert_int_equal(cmn_labels_open(&l, file), 0);
+    assert_int_equal(cmn_labels_next(&l, &label), -1);
+    assert_true(l.failed && strstr(cmn_reason(), "labels.txt: not a file"));
+    cmn_labels_close(&l);
 }
 
 static void name_file(void)
