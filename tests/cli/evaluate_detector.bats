@@ -266,12 +266,13 @@ valid_everywhere() {
 }
 
 @test "valid: COCO's file over several rounds, and ImageNet's" {
-    for ((i = 0; i < 11; i++)); do cat list; done >long # a rank takes 64 images in a round
+    ln -s . a_folder
+    for ((i = 0; i < 11; i++)); do sed 's|^|a_folder/|' list; done >long # a rank takes 64 images in a round
     data valid=long eval=coco
     sed 's/^width=64/width=32/; s/^height=32/height=16/' yolo.cfg >small.cfg
     cp yolo.weights small.weights
     valid_everywhere valid small 2
-    grep -c image_id one/found.json
+    jq -e '[.[].image_id] | unique | length > 1' one/found.json
     [[ $(head -n 1 one/found.json) == '[' ]]
     [[ $(tail -n 1 one/found.json) == ']' ]]
     CLASSES=200 yolo_cfg | sed 's/^width=64/width=16/; s/^height=32/height=16/' >many.cfg
