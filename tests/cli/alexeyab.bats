@@ -204,6 +204,7 @@ load alexeyab
     detect_on 1 -clear
     grep -E '^cmn.* d/[0-9]+.txt: 201 boxes; training takes 200 of them' train.log
     # A wrong box, in a folder whose name is long, and would be a command in a shell.
+    # shellcheck disable=SC2016  # a shell is not to see it
     long=$(printf '%0240d$(touch hit)' 0)
     mkdir "$long" && cp d/0.png "$long" && echo '1 5 5 .1 .1' >"$long/0.txt"
     cp train.list whole.list && sed -i "s|.*|$long/0.png|" train.list
