@@ -38,7 +38,7 @@ sessions=$(mktemp -d "${TMPDIR:-/tmp}/mpi-XXXXXX")
 chmod 1777 "$sessions"
 (umask 077 && mkdir -p "$sessions/ompi.$(uname -n).$(id -u)/jf.0/1/0/tests")
 export OMPI_MCA_orte_tmpdir_base=$sessions PRTE_MCA_prte_tmpdir_base=$sessions
-# Ranks that wait would take two thirds of the time. LD_PRELOAD takes no path with blanks; a sanitizer wants to be the first in it.
+# Ranks that wait would take the cores from those that compute. LD_PRELOAD takes no path with blanks; a sanitizer wants to be the first in it.
 "$CC" -std=c11 -O2 -Wall -Wextra -shared -fPIC -o "$sessions/yield.so" tests/tools/yield.c
 chmod 755 "$sessions/yield.so"
 [[ -n $SAN || $sessions == *[[:space:]:]* ]] || export LD_PRELOAD=$sessions/yield.so

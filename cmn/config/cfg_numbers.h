@@ -25,8 +25,8 @@ const struct cmn_cfg_number *cmn_cfg_number_at(int i);
 /* Returns whether only AlexeyAB's Darknet reads this row. */
 int cmn_cfg_number_is_more(const struct cmn_cfg_number *number);
 
-/* Returns the row of a key in this tree, or NULL if the key is no number. `section` is "[yolo]" or "yolo", also
- * by Darknet's other name for it ("[conv]"); NULL or "" stands for a .data file. */
+/* Returns the row of a key in this tree, or NULL if the key is no number. `section` is "[yolo]" or
+ * "yolo", also by Darknet's other name for it ("[conv]"); NULL or "" stands for a .data file. */
 const struct cmn_cfg_number *cmn_cfg_number_find(const char *section, const char *key);
 
 /* Returns whether any section has a number with this key. */

@@ -20,6 +20,7 @@ int cmn_labels_open(struct cmn_labels *l, const char *name)
 {
     const char *path = cmn_scatter_path(name);
     struct stat st;
+    int reason;
 
     *l = (struct cmn_labels){.name = name};
     cmn_status_file(name);
@@ -27,10 +28,11 @@ int cmn_labels_open(struct cmn_labels *l, const char *name)
         return 0; /* reading it may never end */
     }
     l->file = fopen(path, "re");
-    if (!l->file) {
+    reason = l->file ? 0 : errno;
+    if (reason) {
         cmn_status_file(NULL);
     }
-    return l->file ? 0 : errno;
+    return reason;
 }
 
 void cmn_labels_close(struct cmn_labels *l)
