@@ -20,4 +20,7 @@ cached=${XDG_CACHE_HOME:-$HOME/.cache}/darknet-cmn/alexeyab-59596d78
 # 8 MiB for each job. Without all that the start of a small job takes two thirds of the processor time.
 export HWLOC_PLUGINS_PATH=${HWLOC_PLUGINS_PATH:-/none} HWLOC_COMPONENTS=${HWLOC_COMPONENTS:--linux:pci}
 export NS_META_SEG_SIZE=65536 NS_DATA_SEG_SIZE=65536
+# OpenBLAS starts a thread for each core when it is loaded, which spins for a while before it sleeps, also in ranks that then compute
+# with one: a tenth of the processor time of a small job. Tests of what the threads do set another number, or none.
+export OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-1}
 export TREE ALEXEYAB_BUILD BUILD DARKNET CC SAN NP MPIEXEC ALEXEYAB_TREE=${ALEXEYAB_TREE:-} OMPI_MCA_pml=${OMPI_MCA_pml:-ob1}

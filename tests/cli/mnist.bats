@@ -6,7 +6,6 @@ load helpers
 
 setup() {
     enter_folder
-    export OPENBLAS_NUM_THREADS=1
     small_data 6000 2000
     [[ -z $SAN ]] || small_data 2000 500
 }

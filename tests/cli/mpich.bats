@@ -58,7 +58,6 @@ on_mpich() {
 @test "trainings on 1, 2, 3 and 5 ranks end with the bits of Open MPI, also with sums in a fixed order" {
     small_data 600 100
     mlp_cfg batch=60 subdivisions=4 max_batches=20 >mlp.cfg
-    export OPENBLAS_NUM_THREADS=1
     for n in 1 2 3 5 '3 -cmn_exact on -cmn_communicator flat'; do
         # shellcheck disable=SC2086  # ranks, keys and their values
         set -- $n

@@ -7,7 +7,6 @@ load helpers
 setup() {
     enter_folder
     small_data 400 10
-    export OPENBLAS_NUM_THREADS=1
     if "$DARKNET" --version | grep '^oneDNN '; then has=1; else has=0; fi
 }
 
