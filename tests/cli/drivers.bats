@@ -222,9 +222,13 @@ bad() {
     bad labels/07.txt '07.txt:1: class -1' yolo train grid.cfg -data data.data <<<'-1 .5 .5 .3 .3'
     bad labels/07.txt '07.txt: a box lies outside of its image' yolo train grid.cfg -data data.data <<<'0 0 0 .3 .3'
     bad numbers/labels/07.txt '07.txt: number 2 of 2 is missing' regressor train numbers.data numbers.cfg <<<'.5'
-    for line in -1 '1 dog 3'; do
-        bad tags/labels/07.txt '07.txt: a tag is a number from 0 on' tag train tag.cfg -data tags.data <<<"$line"
+    for line in -1 '1 dog 3' '7 8' 4294967297; do
+        bad tags/labels/07.txt '07.txt: a tag is a number from 0 to 7' tag train tag.cfg -data tags.data <<<"$line"
     done
+    mv tags/labels/07.txt good
+    mkdir tags/labels/07.txt
+    fails_clearly_on 1 '07.txt cannot be read' tag train tag.cfg -data tags.data -cmn
+    rmdir tags/labels/07.txt
     bad mask/07.txt '07.txt: a mask has more pixels than its image' segmenter train data.data mask.cfg <<<'1 700,85'
     for line in '1 .5 .5 .3 .3' '1 3;4' '1' '1 0.2 0.3 0.5' 'x 3,4' '1 3,4 5' '5,3,4'; do
         bad mask/07.txt "07.txt: not a class and the lengths of a mask, with commas between them: $line" segmenter train data.data mask.cfg <<<"$line"
