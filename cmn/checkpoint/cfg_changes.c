@@ -9,13 +9,6 @@
 /* NAMED: differences that are described; WORD: bytes of each word in a description. */
 enum { NAMED = 3, WORD = 64 };
 
-/* A training may change these keys of [net], and those that begin with cmn_, at any time. Layers
- * have keys of these names that mean something else. */
-static const char *const free_keys[] = {"max_batches", "policy", "learning_rate", "steps",
-                                        "scales",      "step",   "scale",         "gamma",
-                                        "power",       "burn_in"};
-enum { FREE_KEYS = sizeof free_keys / sizeof free_keys[0] };
-
 char *cmn_cfg_plain(const char *text)
 {
     char *plain = cmn_malloc(strlen(text) + 1, 1);
@@ -95,14 +88,14 @@ static const char *value_of(const struct section *s, const char *key, size_t n)
     return NULL;
 }
 
+/* Returns whether a training may change this key without a line: the one of [net] that sets its
+ * end, and those that begin with cmn_. */
 static int is_free(const struct section *s, const char *key, size_t n)
 {
-    for (int i = 0; i < FREE_KEYS && s->number == 0; i++) {
-        if (strlen(free_keys[i]) == n && !strncmp(free_keys[i], key, n)) {
-            return 1;
-        }
-    }
-    return !strncmp(key, "cmn_", 4);
+    static const char end[] = "max_batches";
+
+    return (s->number == 0 && n == sizeof end - 1 && !strncmp(key, end, n)) ||
+           !strncmp(key, "cmn_", 4);
 }
 
 /* Returns whether two values are equal as text or as numbers: 0.9 equals .9. */

@@ -349,11 +349,10 @@ as_large() {
     mlp_cfg batch=24 max_batches=3 >changed.cfg
     words=(classifier train small.data changed.cfg -cmn_validate 0 -cmn_checkpoint 3)
     run_on 1 "${words[@]}"
-    # People change how long and how fast a training learns.
     sed -i 's/^max_batches=.*/max_batches=6/; s/^learning_rate=.*/learning_rate = .01/; s/^momentum=0.9/momentum=.90/' changed.cfg
     sed -i 's/^activation=relu/activation=leaky/' changed.cfg
     run_on 1 "${words[@]}" -cmn_report quiet
-    grep -F 'the cfg has changed since the checkpoint: [connected] activation of layer 0 was relu, is leaky. If that is another training' train.log
+    grep -F 'the cfg has changed since the checkpoint: [net] learning_rate was 0.02, is .01; [connected] activation of layer 0 was relu, is leaky. If that is another training' train.log
     # An average, and best weights, that the training did not have before.
     sed -i 's/^max_batches=.*/max_batches=7/' changed.cfg
     run_on 1 "${words[@]}" -cmn_validate 1 -cmn_ema .9

@@ -17,18 +17,20 @@ TEST(none)
     assert_int_equal(changes(net, net), 0);
     assert_string_equal(text, "");
     assert_int_equal(
-        changes(net, "[net]\nmomentum=.90\nbatch=1\nsteps=1,2\ncmn_seed=3\n[connected]\noutput=3"),
+        changes(net,
+                "[net]\nmomentum=.90\nbatch=1\nmax_batches=9\ncmn_seed=3\n[connected]\noutput=3"),
         0);
     assert_int_equal(changes("", ""), 0);
 }
 
-/* [upsample] has a scale, and each layer a learning_rate, that is not the schedule's. */
-TEST(keys_of_layers)
+/* Another rate may be that of another training, in the same backup folder. */
+TEST(rate)
 {
-    assert_int_equal(
-        changes("[net]\nscale=1\n[upsample]\nscale=1\n", "[net]\nscale=2\n[upsample]\nscale=2\n"),
-        1);
-    assert_string_equal(text, "[upsample] scale of layer 0 was 1, is 2");
+    assert_int_equal(changes("[net]\nlearning_rate=.1\n[x]\n", "[net]\nlearning_rate=.2\n[x]\n"),
+                     1);
+    assert_string_equal(text, "[net] learning_rate was .1, is .2");
+    assert_int_equal(changes("[net]\n[x]\nmax_batches=1\n", "[net]\n[x]\nmax_batches=2\n"), 1);
+    assert_string_equal(text, "[x] max_batches of layer 0 was 1, is 2");
 }
 
 TEST(some)
