@@ -258,10 +258,11 @@ int cmn_lock_take(int folder, const char *name)
         }
     }
     cmn_job_event("locked", -1, h.text);
-    return cmn_fail("%s trains %s there: wait until it has ended, or give this "
-                    "training another backup folder%s%s%s",
-                    h.text, name, runs(&h) ? "" : " (if it has ended, remove ",
-                    runs(&h) ? "" : file, runs(&h) ? "" : ")");
+    return cmn_fail("%s %s %s there: wait until it has ended, or give this training another backup "
+                    "folder%s%s%s",
+                    h.text, runs(&h) ? "trains" : "may train", name,
+                    runs(&h) ? "" : " (if it has ended, remove ", runs(&h) ? "" : file,
+                    runs(&h) ? "" : ")");
 }
 
 int cmn_lock_holds(int folder, const char *name, int lock)

@@ -97,7 +97,7 @@ ends() {
     [[ $(grep -c '^cmn-run: ' run.err) -eq 1 ]]
     grep -q "^cmn-run: mpiexec is not Open MPI's, .*: start the training by mpiexec itself$" run.err
     # A machine that is cut off may hold the backup folder until it notices; a job of somebody else is another matter.
-    still="$(event locked 0@a -1 'process 7 on c')$(event error 0@a -1 'out: process 7 on c trains x there: wait')exit 1"
+    still="$(event locked 0@a -1 'process 7 on c')$(event error 0@a -1 'out: process 7 on c may train x there: wait')exit 1"
     ends 0 3 "$lost" "$still" 'exit 0'
     ends 1 1 "$still"
     # Open MPI 5 breaks its sentences into lines, and ends its boxes with a zero byte.

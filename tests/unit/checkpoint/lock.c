@@ -126,7 +126,7 @@ TEST(what_was_left)
     leave("", "before-it-was-started-anew", getppid(), "0");
     may_take();
     leave_elsewhere("0"); /* who knows */
-    assert_fails(take() == -1, "process 1 on elsewhere trains x there");
+    assert_fails(take() == -1, "process 1 on elsewhere may train x there");
     check_contains(cmn_reason(), "(if it has ended, remove .x.checkpoint-lock)");
     /* An earlier attempt of this cmn-run, on a host that has failed; a later one; another cmn-run's. */
     setenv("OMPI_CMN_EVENT_TOKEN", "00000000000000000042", 1);
@@ -185,7 +185,7 @@ TEST(an_older_attempt)
 TEST(an_empty_file)
 {
     file_of(file, "");
-    assert_fails(take() == -1, "another process trains x there");
+    assert_fails(take() == -1, "another process may train x there");
     check_contains(cmn_reason(), "(if it has ended, remove .x.checkpoint-lock)");
 }
 
