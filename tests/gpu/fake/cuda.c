@@ -41,7 +41,7 @@ static struct fake_stream legacy[GPUS], *streams;
 static pthread_mutex_t mutex;
 static _Thread_local int current = -1; /* what cudaSetDevice chose */
 static _Thread_local cudaError_t last;
-static int chosen = -1; /* by any thread */
+static atomic_int chosen = -1; /* by any thread */
 static uint64_t dice = 1;
 /* When a kernel comes for the at-th time (a variable of the environment: number:name): it never ends
  * (FAKE_FROZEN); or this process is stopped (FAKE_STOPPED). */
@@ -55,7 +55,7 @@ static struct moment {
  * process; copies back that nobody waits for; copies from and to memory that is not page-locked.
  * FAKE_WAITS=file: where all that is written at the end. */
 enum { TO_GPU, FROM_GPU, A_STREAM, THE_GPU, AN_EVENT, BESIDE, OF_OTHERS, BACK, PAGEABLE, COUNTS };
-static long counts[COUNTS];
+static atomic_long counts[COUNTS];
 static pthread_t first_thread;
 
 /* ---- for all of the stand-in ---- */

@@ -56,24 +56,26 @@ void fake_narrow(void *to, size_t i, float value, int type);
 
 #include <mpi.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include <nccl.h>
 
 /* What goes wrong, or is as it is on some machines. All 0: nothing. */
 struct fake {
-    int gpus;             /* that this process sees */
-    char hardware;        /* the last byte of the names of its GPUs is this plus their number */
-    int stuck;            /* operations of NCCL never end */
-    int hangs;            /* nor does what fake_later() queues */
-    int abort_hangs;      /* nor does ncclCommAbort */
-    ncclResult_t state;   /* what NCCL says it has run into */
-    int calls_to_failure; /* after so many questions for its state; 0: at once */
-    cudaError_t event;    /* what cudaEventQuery says */
-    int no_memory;        /* cudaMalloc fails */
-    int no_waits;         /* no stream waits for another one's event: tests must fail then */
+    int gpus;               /* that this process sees */
+    char hardware;          /* the last byte of the names of its GPUs is this plus their number */
+    int stuck;              /* operations of NCCL never end */
+    int hangs;              /* nor does what fake_later() queues */
+    atomic_int abort_hangs; /* nor does ncclCommAbort */
+    ncclResult_t state;     /* what NCCL says it has run into */
+    int calls_to_failure;   /* after so many questions for its state; 0: at once */
+    cudaError_t event;      /* what cudaEventQuery says */
+    int no_memory;          /* cudaMalloc fails */
+    int no_waits;           /* no stream waits for another one's event: tests must fail then */
 
-    int alive;  /* blocks, streams, events, communicators that were not given back */
-    int aborts; /* calls of ncclCommAbort */
+    /* Threads of the program count these, too. */
+    atomic_int alive;  /* blocks, streams, events, communicators that were not given back */
+    atomic_int aborts; /* calls of ncclCommAbort */
 };
 extern struct fake fake;
 
