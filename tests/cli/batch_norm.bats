@@ -6,8 +6,8 @@
 load helpers
 
 # Darknet sums up a batch's values as floats, and one rank adds up more of them than each of several: over 20 iterations
-# these nets came to 5e-8 to 2e-6, and to 6e-8 to 1e-7 when Darknet was made to sum in double precision. Each rank's own
-# statistics come to 0.005 and more.
+# these nets came to 5e-8 to 2e-6, and to 6e-8 to 1e-7 when Darknet was made to sum in double precision. On one rank
+# OpenBLAS's code for another processor comes to 1e-6 to 3e-6. Each rank's own statistics come to 0.005 and more.
 LIMIT=1e-5
 PLAIN=2e-3
 
@@ -49,15 +49,12 @@ norm_cfg() {
 
 @test "whole micro-batches: on up to subdivisions ranks the cfg's statistics, without cmn_sync_bn" {
     export CMN_DEBUG_CHECKPOINT_KEEP=99
-    # Statistics of four images enlarge what is rounded; three channels have more of it: 7e-7 to 1.2e-6.
-    local limit=1e-6
-    pjreddies || limit=5e-6
     norm_cfg batch=32 subdivisions=8 cmn_batch=global >norm.cfg
     trained one 1 norm.cfg
     train_on 8 norm.cfg
-    assert_close one.weights "out/norm$FINAL.weights" $limit
+    assert_close one.weights "out/norm$FINAL.weights" $LIMIT
     train_on 3 norm.cfg -cmn_checkpoint 10
-    assert_close one.weights "out/norm$FINAL.weights" $limit
+    assert_close one.weights "out/norm$FINAL.weights" $LIMIT
     cp out/norm-10.checkpoint kept
     # One part of a checkpoint's statistics is each rank's own; other ranks take what they are together.
     for n in 3 2; do
@@ -65,7 +62,7 @@ norm_cfg() {
         cp kept out/norm-10.checkpoint
         train_on $n norm.cfg -cmn_checkpoint 10
         grep -q 'resumed from out/norm-10.checkpoint, iteration 10' train.log
-        assert_close one.weights "out/norm$FINAL.weights" $limit
+        assert_close one.weights "out/norm$FINAL.weights" $LIMIT
     done
     sed 's/^subdivisions=.*/subdivisions=1/' norm.cfg >few.cfg
     train_on 3 few.cfg -cmn_verify 1
