@@ -22,8 +22,9 @@
 enum { PULSE = 5 /* seconds between two events `alive` */ };
 
 /* Milliseconds between looks; between heartbeats for other nodes; until a rank that has been told
- * of the job's end ends by itself; until a stall is reported. */
-enum { LOOK_MS = 250, BEAT_MS = 500, END_MYSELF_MS = 4000, TELL_MS = 1000 };
+ * of the job's end ends by itself; until a stall is reported; between a rank that can name the
+ * file it waits for, and those that cannot. */
+enum { LOOK_MS = 250, BEAT_MS = 500, END_MYSELF_MS = 4000, TELL_MS = 1000, FILE_FIRST_MS = 1000 };
 
 /* Seconds until the other ranks' stacks have come through mpiexec; seconds in which mpiexec ends
  * after it was told to. */
@@ -106,7 +107,9 @@ static void look_at_start(void)
 
     limit = limit > least ? limit : least;
     cmn_status_oldest_file(file, sizeof file);
-    if ((atomic_load(&r->waiting) || file[0]) && dog.stalled >= (double)limit) {
+    /* A rank that reads a file can name it, so the ranks that wait for it let it speak first. */
+    if ((atomic_load(&r->waiting) || file[0]) &&
+        dog.stalled >= (double)limit + (file[0] ? 0 : FILE_FIRST_MS)) {
         cmn_status_phase(r, phase);
         snprintf(doing, sizeof doing, file[0] ? "%s (%s)" : "%s", phase, file);
         dog.plan.late(doing, limit / 1000);
