@@ -77,7 +77,7 @@ plan() {
             ;;&
         cli/make | cli/gpu | cli/mpich | patches/*) lane=compiles ;;
         cli/docs) limit=3600 ;;
-        *cli/watchdog | *hosts/watchdog | *cli/dying_exchange | *cli/faults) lane=timed ;;
+        *cli/watchdog | *hosts/watchdog | *cli/dying_exchange | *cli/faults | cli/timeline) lane=timed ;;
     esac
     [[ -z ${again[$1]:-} ]] || lane=alone
     limit=$((limit * slow))
