@@ -200,8 +200,10 @@ int cmn_line_is_clean(void);
 void cmn_require_same_file(const char *file);
 
 /* Collective. A trainer calls it when its samples lie in memory: so many of them are an epoch of
- * the network that was loaded last. */
-void cmn_samples_in_memory(size_t samples);
+ * the network that was loaded last. Returns whether the trainer must train whole steps between two
+ * looks at what it has seen, by which it decides to save: ranks save together, and in the midst of
+ * a step each of them has seen something else. */
+int cmn_samples_in_memory(size_t samples);
 
 /* ---- images and samples ---- */
 

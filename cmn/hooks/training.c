@@ -157,7 +157,7 @@ void cmn_require_same_file(const char *file)
     }
 }
 
-void cmn_samples_in_memory(size_t rows)
+int cmn_samples_in_memory(size_t rows)
 {
     char text[32];
 
@@ -167,6 +167,7 @@ void cmn_samples_in_memory(size_t rows)
         cmn_job.train_images = rows;
         cmn_feed_set_epochs(&cmn_job.trainer->feed);
     }
+    return cmn_job.on;
 }
 
 /* ---- loading ---- */

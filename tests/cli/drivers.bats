@@ -105,14 +105,29 @@ same() {
     make_cifar
     end_cfg 10 linear '[softmax]' >cifar.cfg
     same 120 cifar cifar train cifar.cfg -data cifar.data
-    mkdir results
-    awk 'BEGIN { for (i = 0; i < 24; i++) { for (j = 0; j < 10; j++) printf "%s%.2f", j ? "," : "", (i * j % 7) / 7; print "" } }' \
-        >results/ensemble.csv
     mv one.weights train.weights
     same 120 cifar cifar distill cifar.cfg -data cifar.data
     assert_far train.weights one.weights 1e-4
     run_on 2 cifar train cifar.cfg -data cifar.data -cmn_epochs 3
     [[ $(seen out/cifar.weights) -eq 72 && -s out/cifar_3.weights && ! -e out/cifar_4.weights ]]
+}
+
+@test "cifar: ranks save after the same step, also where an epoch ends within one" {
+    make_cifar
+    {
+        net batch=9 subdivisions=3 # 24 images are two steps and two micro-batches
+        conv 6 2
+        printf '%s\n' batch_normalize=1 '[connected]' output=10 activation=linear '[softmax]'
+    } >cifar.cfg
+    for verb in train distill; do
+        for n in 1 2; do
+            run_on $n cifar $verb cifar.cfg -data cifar.data -cmn_exact on -cmn_timeout 20
+            [[ -s out/cifar_1.weights ]]
+            mkdir $verb-$n
+            mv out/*.weights $verb-$n
+        done
+        diff -r $verb-1 $verb-2
+    done
 }
 
 @test "detector train: each image once an epoch, over all ranks" {
