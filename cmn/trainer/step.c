@@ -123,8 +123,9 @@ static void end_step(struct cmn_step *p)
     p->due = (struct cmn_due){0};
     CMN_EXTENSIONS(p, after_step, p);
     /* The last row has the loss of all steps, too. But a training that was asked to stop is saved
-     * after its validation, which may end it by cmn_patience. */
-    saves_first = cmn_step_ends_training(p) && !(p->due.validation && p->session->stop_signal);
+     * after a row that is due anyway: it is that of a training without the stop, and its validation
+     * may end the training by cmn_patience. */
+    saves_first = cmn_step_ends_training(p) && !(p->due.row && p->session->stop_signal);
     if (saves_first) {
         save(p);
     }

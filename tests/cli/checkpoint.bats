@@ -174,17 +174,20 @@ stopped() {
 }
 
 # bats test_tags=alexeyab
-@test "a signal: a checkpoint of the last iteration; the training resumes from it" {
+@test "a signal: the training resumes from its last iteration, whose row is that of a training without the signal" {
     bn_cfg batch=2 max_batches=1000000 >bn.cfg # an epoch, at whose end ranks settle, has 60 iterations
-    mapfile -t words < <(classifier bn -cmn_local_steps 4 -cmn_double_buffering 1 -cmn_checkpoint 1000000)
+    mapfile -t words < <(classifier bn -cmn_local_steps 4 -cmn_double_buffering 1 -cmn_checkpoint 1000000 -cmn_report_every 4)
     stopped bn "${words[@]}"
     end=$((at + 6))
     sed -i "s/max_batches=.*/max_batches=$end/" bn.cfg
     run_on 2 "${words[@]}"
     grep "resumed from out/bn-$at.checkpoint, iteration $at" train.log
     mv "out/bn$FINAL.weights" parts.weights
+    rows bn >parts.rows
+    grep "\"iteration\":$at," parts.rows
     run_on 2 "${words[@]}" -clear
     cmp parts.weights "out/bn$FINAL.weights"
+    diff parts.rows <(rows bn)
 }
 
 @test "a signal in a step with a validation: the row is made when the training resumes" {
