@@ -25,6 +25,7 @@ ssh_up() {
         cd /run/cluster
         # Where this machine says which kernels OpenBLAS is to take, it says so to all: others would make other bits.
         kernels=${OPENBLAS_CORETYPE:+OPENBLAS_CORETYPE=$OPENBLAS_CORETYPE}${OPENBLAS_L2_SIZE:+ OPENBLAS_L2_SIZE=$OPENBLAS_L2_SIZE}
+        sanitizers="\"ASAN_OPTIONS=${ASAN_OPTIONS:-}\" \"UBSAN_OPTIONS=${UBSAN_OPTIONS:-}\" \"TSAN_OPTIONS=${TSAN_OPTIONS:-}\""
         if [[ ! -d ssh ]]; then
             mkdir -p -m 755 /run/sshd ssh/home
             ssh-keygen -q -t ed25519 -N "" -f ssh/key
@@ -47,7 +48,7 @@ ssh_up() {
             {
                 [[ $node != "$special" ]] || printf "%s\n" "${@:5}"
                 printf "%s\n" "HostKey $PWD/ssh/$node" "AuthorizedKeysFile $PWD/ssh/key.pub" "StrictModes no" "UsePAM no" "PidFile none" \
-                    "PermitRootLogin yes" "UseDNS no" "SetEnv HOME=$PWD/ssh/home $kernels"
+                    "PermitRootLogin yes" "UseDNS no" "SetEnv HOME=$PWD/ssh/home $kernels $sanitizers"
             } >ssh/$node.conf
             "$agent" $node "exec $sshd -D -f $PWD/ssh/$node.conf -E $PWD/ssh/$node.log" </dev/null >/dev/null 2>&1 3>&- &
             echo $! >ssh/$node.pid
