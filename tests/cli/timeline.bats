@@ -208,6 +208,7 @@ ends() {
     done
     # The longer a trace took, the later is the next.
     wait_for 'the line' grep -q 't.json: Is a directory' err.txt
+    await "out/endless_$(pjreddies && echo 2 || echo 1000).weights"
     kill -s "$(patient_stop)" "$job"
     ends
     [[ $(grep -c '^cmn: timeline t.json: Is a directory; the training continues, and the timeline is written again at a later row$' err.txt) -eq 1 ]]
